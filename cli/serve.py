@@ -1,0 +1,41 @@
+"""Runs the server and its page in this process."""
+
+import socket
+
+import uvicorn
+
+from ddlp.core.errors import Unavailable
+from ddlp.core.settings import Settings
+from ddlp.server.app import open_context
+from ddlp.server.security import check_listen
+from ddlp.web.app import create_app
+
+_GRACE_S = 2
+
+
+def run_server(settings: Settings) -> None:
+    """Serve until told to stop."""
+    check_listen(settings)
+    listener = listen(settings.host, settings.port)
+    app = create_app(open_context(settings))
+    config = uvicorn.Config(
+        app, log_level="warning", timeout_graceful_shutdown=_GRACE_S, server_header=False
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A listening socket, or a clear word about why there is none."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(1024)
+    except OSError as error:
+        listener.close()
+        raise Unavailable(
+            f"port {port} of {host} cannot be used ({error.strerror}); "
+            "choose another with --port or DDLP_PORT, 0 takes a free one"
+        ) from error
+    return listener

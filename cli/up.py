@@ -1,0 +1,200 @@
+"""`ddlp up`: starts all parts as child processes, restarts what dies, and ends them together."""
+
+import fcntl
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from types import FrameType
+from typing import Self
+
+from ddlp.cli.child import Child
+from ddlp.cli.embedded_redis import redis_command
+from ddlp.cli.serve import listen
+from ddlp.core.client import Client
+from ddlp.core.errors import Conflict, DdlpError, Unavailable
+from ddlp.core.settings import Settings
+from ddlp.server.broker import Broker
+from ddlp.server.security import check_listen
+
+_START_S = 60
+_GLANCE_S = 0.2
+
+
+class Stack:
+    """All parts of DDLP on one machine."""
+
+    def __init__(self, settings: Settings) -> None:
+        check_listen(settings)
+        self.settings = settings
+        self._children: list[Child] = []
+        self._lock: int | None = None
+
+    def __enter__(self) -> Self:
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    @property
+    def url(self) -> str:
+        """Where the page is."""
+        return self.settings.server_url
+
+    def watch(self) -> None:
+        """Start again what has died."""
+        for child in self._children:
+            child.revive()
+
+    def stop(self) -> None:
+        """End all parts: workers together, then the server, then the broker."""
+        order = [self._children[2:], self._children[1:2], self._children[:1]]
+        for together in order:
+            for child in together:
+                child.terminate()
+            for child in together:
+                child.wait()
+        self._children = []
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
+
+    def _start(self) -> None:
+        home = self.settings.home.absolute()
+        home.mkdir(parents=True, exist_ok=True)
+        self._lock = _take_lock(home)
+        self._choose_port()
+        self._start_broker(home)
+        self._write_lock()
+        self._add("server", ["serve"])
+        self._wait_until_ready()
+        self._add("cpu", ["worker", "--prong", "cpu"])
+        for number in range(self.settings.csd_devices):
+            self._add(f"csd{number}", ["worker", "--prong", "csd", "--name", f"csd{number}"])
+        self._wait_for_devices()
+
+    def _choose_port(self) -> None:
+        with listen(self.settings.host, self.settings.port) as free:
+            port = free.getsockname()[1]
+        self.settings = self.settings.model_copy(
+            update={"home": self.settings.home.absolute(), "port": port, "url": None}
+        )
+
+    def _start_broker(self, home: Path) -> None:
+        if self.settings.redis_url is None:
+            folder = home / "redis"
+            folder.mkdir(exist_ok=True)
+            command, url = redis_command(folder)
+            self._children.append(Child("redis", command, home / "logs", dict(os.environ)))
+            self.settings = self.settings.model_copy(update={"redis_url": url})
+        assert self.settings.redis_url is not None
+        broker = Broker(self.settings.redis_url)
+        deadline = time.monotonic() + (_START_S if self._children else 0)
+        while True:
+            try:
+                return broker.check()
+            except Unavailable:
+                self._check_children()
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.02)
+
+    def _add(self, name: str, arguments: list[str]) -> None:
+        environment = dict(os.environ) | _environment(self.settings)
+        logs = self.settings.home / "logs"
+        self._children.append(Child.of_ddlp(name, arguments, logs, environment))
+
+    def _wait_until_ready(self) -> None:
+        deadline = time.monotonic() + _START_S
+        with Client(self.url, timeout_s=2, patience_s=0) as client:
+            while True:
+                self._check_children()
+                try:
+                    client.get("/runs?limit=1")
+                    return
+                except DdlpError:
+                    if time.monotonic() > deadline:
+                        raise
+                time.sleep(0.05)
+
+    def _wait_for_devices(self) -> None:
+        wanted = 1 + self.settings.csd_devices
+        deadline = time.monotonic() + _START_S
+        with Client(self.url) as client:
+            while sum(device["live"] for device in client.get("/devices")) < wanted:
+                self._check_children()
+                if time.monotonic() > deadline:
+                    raise Unavailable(f"the workers did not start; see {self.settings.home}/logs")
+                time.sleep(0.05)
+
+    def _check_children(self) -> None:
+        for child in self._children:
+            child.check_started()
+
+    def _write_lock(self) -> None:
+        assert self._lock is not None
+        os.ftruncate(self._lock, 0)
+        os.pwrite(self._lock, json.dumps({"pid": os.getpid(), "url": self.url}).encode(), 0)
+
+
+def run_stack(settings: Settings) -> None:
+    """Start, say where the page is, and stay until told to stop."""
+    stop_on_term()
+    with Stack(settings) as stack:
+        print(f"DDLP is up: {stack.url}  (home {stack.settings.home}, Ctrl-C ends it)", flush=True)
+        stay(stack)
+    print("DDLP is down.", flush=True)
+
+
+def stop_on_term() -> None:
+    """Let SIGTERM do what Ctrl-C does."""
+
+    def interrupt(_: int, __: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    signal.signal(signal.SIGTERM, interrupt)
+
+
+def stay(stack: Stack) -> None:
+    """Keep all parts running until told to stop."""
+    try:
+        while True:
+            time.sleep(_GLANCE_S)
+            stack.watch()
+    except KeyboardInterrupt:
+        print("\nstopping …", flush=True)
+
+
+def _take_lock(home: Path) -> int:
+    lock = os.open(home / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raw = os.pread(lock, 1000, 0)
+        os.close(lock)
+        known = json.loads(raw) if raw else {}
+        where = f" at {known['url']} (process {known['pid']})" if known else ""
+        raise Conflict(
+            f"DDLP is already running on {home}{where}; use it, stop it, or choose another --home"
+        ) from error
+    os.ftruncate(lock, 0)
+    return lock
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    values = {
+        "HOME": settings.home,
+        "PORT": settings.port,
+        "HOST": settings.host,
+        "URL": settings.server_url,
+        "REDIS_URL": settings.redis_url,
+        "DATASET_ROOTS": ":".join(str(root) for root in settings.roots),
+        "CPU_WORKERS": settings.cpu_workers,
+    }
+    return {f"DDLP_{name}": str(value) for name, value in values.items() if value is not None}

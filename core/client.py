@@ -1,0 +1,79 @@
+"""A small JSON client over one kept-alive connection, for workers, loaders and commands."""
+
+import http.client
+import json
+import time
+from typing import Any, Self
+from urllib.parse import quote, urlsplit
+
+from ddlp.core.errors import DdlpError, InvalidInput, Unavailable, from_status
+from ddlp.core.messages import Message
+
+_DROPPED = (ConnectionError, http.client.HTTPException, TimeoutError, OSError)
+
+
+class Client:
+    """Talks to one server. Not shared between threads; every call may be repeated safely."""
+
+    def __init__(self, url: str, *, timeout_s: float = 60.0, patience_s: float = 10.0) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname:
+            raise InvalidInput(f"{url!r} is not an address of a server; write http://HOST:PORT")
+        self.url = url.rstrip("/")
+        self._patience_s = patience_s
+        kind = (
+            http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
+        )
+        self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
+        self._base = parts.path.rstrip("/") + "/api/v1"
+
+    def get(self, path: str) -> Any:
+        """The JSON answer to a GET."""
+        return self._call("GET", path, None)
+
+    def post(self, path: str, body: Message | dict[str, Any] | None = None) -> Any:
+        """The JSON answer to a POST."""
+        raw = body.model_dump_json() if isinstance(body, Message) else json.dumps(body or {})
+        return self._call("POST", path, raw.encode())
+
+    def close(self) -> None:
+        """Close the connection; the next call opens it again."""
+        self._connection.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _call(self, method: str, path: str, body: bytes | None) -> Any:
+        deadline = time.monotonic() + self._patience_s
+        pause_s = 0.05
+        while True:
+            try:
+                return self._exchange(method, self._base + path, body)
+            except _DROPPED as error:
+                self._connection.close()
+                if time.monotonic() + pause_s > deadline:
+                    raise Unavailable(
+                        f"no answer from {self.url} ({error}); is it up? start it with: ddlp up"
+                    ) from error
+            time.sleep(pause_s)
+            pause_s = min(pause_s * 2, 1.0)
+
+    def _exchange(self, method: str, path: str, body: bytes | None) -> Any:
+        headers = {"Content-Type": "application/json"} if body is not None else {}
+        self._connection.request(method, quote(path, safe="/?=&%"), body=body, headers=headers)
+        response = self._connection.getresponse()
+        raw = response.read()
+        if response.status >= 400:
+            raise _failure(response.status, raw)
+        return json.loads(raw) if raw else None
+
+
+def _failure(status: int, raw: bytes) -> DdlpError:
+    try:
+        message = json.loads(raw)["detail"]
+    except (ValueError, KeyError, TypeError):
+        message = raw.decode(errors="replace")[:500] or f"HTTP status {status}"
+    return from_status(status, message)

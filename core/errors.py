@@ -1,0 +1,96 @@
+"""The one exception tree; every message says what happened, with which value, and what to do.
+
+DdlpError
+├── InvalidInput        the caller's value cannot be used              422, exit 2
+│   ├── NotAllowed      it lies outside what the operator allowed      403
+│   └── Unsupported     the request's form is not taken                415
+├── NotFound            no such dataset, run, device or epoch          404
+├── Conflict            the state does not allow it now                409
+│   └── Refused         a stale fencing token                          409
+├── BadSample           one encoded sample cannot be decoded
+├── DamagedBatch        a batch file fails its checks
+├── Unavailable         a needed service or package is not there       503, exit 3
+└── WaitTimeout         a wait ran into its deadline                   504, exit 4
+"""
+
+
+class DdlpError(Exception):
+    """The root of everything DDLP raises on purpose."""
+
+    status = 500
+    exit_code = 1
+
+
+class InvalidInput(DdlpError):
+    """The caller's value cannot be used."""
+
+    status = 422
+    exit_code = 2
+
+
+class NotAllowed(InvalidInput):
+    """The value lies outside what the operator allowed."""
+
+    status = 403
+
+
+class Unsupported(InvalidInput):
+    """The request's form is not taken."""
+
+    status = 415
+
+
+class NotFound(DdlpError):
+    """There is no such thing."""
+
+    status = 404
+    exit_code = 2
+
+
+class Conflict(DdlpError):
+    """The current state does not allow it."""
+
+    status = 409
+
+
+class Refused(Conflict):
+    """The fencing token is stale: the work was given to someone else, or is no longer wanted."""
+
+
+class BadSample(DdlpError):
+    """One encoded sample cannot be decoded."""
+
+    status = 422
+
+
+class DamagedBatch(DdlpError):
+    """A batch file fails its checks and must be made again."""
+
+
+class Unavailable(DdlpError):
+    """A service or package that is needed is not there."""
+
+    status = 503
+    exit_code = 3
+
+
+class WaitTimeout(DdlpError):
+    """A wait ran into its deadline."""
+
+    status = 504
+    exit_code = 4
+
+
+def from_status(status: int, message: str) -> DdlpError:
+    """The error that a server reported with this HTTP status."""
+    by_status: dict[int, type[DdlpError]] = {
+        400: InvalidInput,
+        403: NotAllowed,
+        404: NotFound,
+        409: Conflict,
+        415: Unsupported,
+        422: InvalidInput,
+        503: Unavailable,
+        504: WaitTimeout,
+    }
+    return by_status.get(status, DdlpError)(message)

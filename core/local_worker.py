@@ -1,0 +1,60 @@
+"""A producer beside a training process: leases come in on standard input, reports go out.
+
+One JSON object a line. The first one says what to work on; the end of input ends the process, so it
+never outlives whoever started it.
+"""
+
+import sys
+from pathlib import Path
+from typing import BinaryIO
+
+from ddlp.core.errors import BadSample
+from ddlp.core.messages import Lease, Message, WorkSpec
+from ddlp.core.produce import Producer
+from ddlp.core.store import BatchStore
+
+
+class Hello(Message):
+    """What a worker is to work on."""
+
+    spec: WorkSpec
+    store: Path
+    device: str
+    speed: float
+
+
+class Report(Message):
+    """A lease's outcome: a batch, or why there is none."""
+
+    lease: Lease
+    location: str = ""
+    nbytes: int = 0
+    checksum: int = 0
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    problem: str | None = None
+    permanent: bool = False
+
+
+def serve(orders: BinaryIO, reports: BinaryIO) -> None:
+    """Work off leases until there are no more."""
+    hello = Hello.model_validate_json(orders.readline())
+    producer = Producer(hello.spec, BatchStore(hello.store), hello.device)
+    for line in orders:
+        report = _make(producer, Lease.model_validate_json(line), hello.speed)
+        reports.write(report.model_dump_json().encode() + b"\n")
+        reports.flush()
+
+
+def _make(producer: Producer, lease: Lease, speed: float) -> Report:
+    try:
+        made = producer.make(lease, speed)
+    except BadSample as error:
+        return Report(lease=lease, problem=str(error), permanent=True)
+    except Exception as error:  # the border of the process: the trainer must learn of it
+        return Report(lease=lease, problem=f"{type(error).__name__}: {error}")
+    return Report(lease=lease, **vars(made))
+
+
+if __name__ == "__main__":
+    serve(sys.stdin.buffer, sys.stdout.buffer)

@@ -1,0 +1,28 @@
+"""Ties the life of a child process to its parent's, even when the parent is killed with -9."""
+
+import ctypes
+import os
+import signal
+import sys
+
+_PR_SET_PDEATHSIG = 1
+
+
+def die_with_parent(parent: int, sig: signal.Signals = signal.SIGKILL) -> None:
+    """Be signalled when the process `parent`, which started this one, ends (on Linux)."""
+    if not sys.platform.startswith("linux"):
+        return
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, sig, 0, 0, 0)
+    if os.getppid() != parent:  # it ended before the kernel was asked
+        os.kill(os.getpid(), sig)
+
+
+def is_alive(pid: int) -> bool:
+    """Whether a process runs under this number."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True

@@ -1,0 +1,48 @@
+"""The Celery application both sides share: JSON only, two queues, nothing kept in the broker."""
+
+from typing import Any
+
+from celery import Celery
+
+from ddlp.core.types import Prong
+
+TASK = "ddlp.produce"
+
+
+def create_celery(redis_url: str) -> Celery:
+    """A Celery application for the broker at this URL."""
+    celery = Celery("ddlp", broker=broker_url(redis_url))
+    celery.conf.update(_configuration())
+    return celery
+
+
+def broker_url(redis_url: str) -> str:
+    """A Redis URL as Celery writes it; unix:///path becomes redis+socket:///path."""
+    return redis_url.replace("unix://", "redis+socket://", 1)
+
+
+def _configuration() -> dict[str, Any]:
+    return {
+        "accept_content": ["json"],
+        "task_serializer": "json",
+        "result_serializer": "json",
+        "task_ignore_result": True,
+        "task_acks_late": True,
+        "task_reject_on_worker_lost": True,
+        "task_default_queue": Prong.CPU.value,
+        "task_create_missing_queues": True,
+        "worker_prefetch_multiplier": 1,
+        "worker_send_task_events": False,
+        "worker_enable_remote_control": False,
+        "worker_hijack_root_logger": False,
+        "worker_cancel_long_running_tasks_on_connection_loss": False,
+        "broker_connection_retry_on_startup": True,
+        "broker_connection_max_retries": None,
+        "broker_transport_options": {
+            "socket_timeout": 10,
+            "socket_connect_timeout": 2,
+            "visibility_timeout": 60,
+            "unacked_restore_interval": 2,
+            "unacked_restore_throttle": 1,
+        },
+    }

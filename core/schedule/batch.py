@@ -1,0 +1,31 @@
+"""One batch of an epoch on its way from lease to consumption."""
+
+from dataclasses import dataclass
+
+from ddlp.core.types import BatchState, Prong
+
+
+@dataclass
+class Batch:
+    """What is known of a batch from its first lease on; consumed ones leave the memory."""
+
+    epoch: int
+    index: int
+    prong: Prong
+    token: int
+    leased_at: float
+    deadline: float
+    state: BatchState = BatchState.QUEUED
+    attempt: int = 1
+    failures: int = 0
+    device: str | None = None
+    location: str | None = None
+    nbytes: int = 0
+    checksum: int = 0
+    seconds: float = 0.0
+    cpu_s: float = 0.0
+    ready_at: float | None = None
+    rank: int | None = None
+    step: int | None = None
+    consumed_at: float | None = None
+    reason: str | None = None

@@ -1,0 +1,27 @@
+"""The bounds a run is held to: windows, deadlines and attempts."""
+
+from dataclasses import dataclass, field
+
+from ddlp.core.types import Prong
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Every number that bounds what a run may have under way."""
+
+    queue_per_slot: int = 2
+    """Leases in a prong's queue for each worker slot that serves it."""
+    stored: dict[Prong, int] = field(default_factory=lambda: {Prong.CPU: 16, Prong.CSD: 64})
+    """Batches of a prong that may be under way or lie in its store, unconsumed."""
+    queued_s: float = 10.0
+    """How long a lease may wait for a worker to claim it, beyond what is queued before it."""
+    unknown_s: float = 60.0
+    """What a batch may take on a prong that has not made one yet."""
+    lease_floor_s: float = 10.0
+    """A claimed lease lasts at least this long."""
+    lease_factor: float = 10.0
+    """A claimed lease lasts this many times what its prong needs for a batch."""
+    failures: int = 3
+    """Failed attempts at one batch before the run is given up."""
+    calibration_batches: int = 10
+    """Batches a prong makes before `mte` fixes its split."""

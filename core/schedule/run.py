@@ -1,0 +1,366 @@
+"""The schedule of a run: leases out, reports in, batches to ranks, epochs opened and closed."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ddlp.core.errors import Conflict, InvalidInput, Refused
+from ddlp.core.plan import RunPlan
+from ddlp.core.schedule.batch import Batch
+from ddlp.core.schedule.epoch import EpochSchedule
+from ddlp.core.schedule.limits import Limits
+from ddlp.core.schedule.rates import Rate
+from ddlp.core.schedule.strategies import Strategy
+from ddlp.core.types import BatchState, EpochState, Prong
+
+_MADE = (BatchState.READY, BatchState.HANDED)
+
+
+@dataclass
+class Changes:
+    """What must be remembered since it was last asked for."""
+
+    batches: list[Batch]
+    epochs: list[EpochSchedule]
+
+
+@dataclass(frozen=True)
+class Made:
+    """A worker's report of a finished batch."""
+
+    location: str
+    nbytes: int
+    checksum: int
+    seconds: float
+    cpu_s: float
+
+
+@dataclass
+class RunSchedule:
+    """The state machine of one run."""
+
+    plan: RunPlan
+    strategy: Strategy
+    limits: Limits = field(default_factory=Limits)
+    epochs: dict[int, EpochSchedule] = field(default_factory=dict)
+    next_token: int = 1
+    next_epoch: int = 0
+    rank_epoch: list[int] = field(default_factory=list)
+    slots: Counter[Prong] = field(default_factory=Counter)
+    rates: dict[Prong, Rate] = field(default_factory=lambda: {p: Rate() for p in Prong})
+    poisoned: Batch | None = None
+    """A batch whose attempts are used up: the run cannot go on."""
+    _dirty: dict[tuple[int, int], Batch] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not self.rank_epoch:
+            self.rank_epoch = [0] * self.plan.world_size
+
+    # What the outside asks
+
+    def changes(self) -> Changes:
+        """What changed since the last call."""
+        epochs = [epoch for epoch in self.epochs.values() if epoch.changed]
+        for epoch in epochs:
+            epoch.changed = False
+        changed = Changes(list(self._dirty.values()), epochs)
+        self._dirty.clear()
+        self.epochs = {n: e for n, e in self.epochs.items() if e.state is EpochState.OPEN}
+        return changed
+
+    @property
+    def finished(self) -> bool:
+        """Whether every epoch was consumed or abandoned."""
+        closed = all(e.state is not EpochState.OPEN for e in self.epochs.values())
+        return self.next_epoch >= self.plan.epochs and closed
+
+    def rates_per_s(self) -> dict[Prong, float | None]:
+        """Batches a second by prong, None while unknown."""
+        return {prong: self.rates[prong].per_second(self.slots[prong]) for prong in Prong}
+
+    # Devices
+
+    def set_slots(self, slots: Mapping[Prong, int]) -> None:
+        """How many worker slots serve each prong now; a prong without any is dead."""
+        self.slots = Counter(
+            {prong: n for prong, n in slots.items() if prong in self.strategy.prongs}
+        )
+
+    # Work
+
+    def top_up(self, now: float) -> list[Batch]:
+        """Lease what the windows have room for: to be queued for the prongs' workers."""
+        leased: list[Batch] = []
+        for prong in self.strategy.prongs:
+            room = self._room(prong)
+            while room > 0 and (batch := self._lease_next(prong, now)) is not None:
+                leased.append(batch)
+                room -= 1
+        return leased
+
+    def _room(self, prong: Prong) -> int:
+        in_flight = sum(epoch.in_flight(prong) for epoch in self.epochs.values())
+        stored = sum(epoch.stored(prong) for epoch in self.epochs.values())
+        window = self.limits.queue_per_slot * self.slots[prong]
+        return min(window - in_flight, self.limits.stored[prong] - stored)
+
+    def _lease_next(self, prong: Prong, now: float) -> Batch | None:
+        for epoch in [e for e in self.epochs.values() if e.state is EpochState.OPEN]:
+            self._settle(epoch)
+            index = self._take(epoch, prong)
+            if index is not None:
+                return self._lease(epoch, index, prong, now)
+        if self._open_epoch():
+            return self._lease_next(prong, now)
+        return None
+
+    def _open_epoch(self) -> bool:
+        """Open the next epoch early, when all of the last one is given out."""
+        if self.next_epoch >= self.plan.epochs or self.next_epoch > min(self.rank_epoch) + 1:
+            return False
+        unfinished = [e for e in self.epochs.values() if e.state is EpochState.OPEN]
+        if any(not epoch.frontier.met for epoch in unfinished):
+            return False
+        number = self.next_epoch
+        self.epochs[number] = EpochSchedule.fresh(number, self.plan.batches, self.plan.world_size)
+        self.next_epoch += 1
+        return True
+
+    def _settle(self, epoch: EpochSchedule) -> None:
+        needed = min(self.limits.calibration_batches, max(1, self.plan.batches // 4))
+        calibrated = all(self.rates[p].batches >= needed for p in self.strategy.prongs)
+        self.strategy.settle(epoch, self.rates_per_s(), calibrated)
+
+    def _take(self, epoch: EpochSchedule, prong: Prong) -> int | None:
+        index = epoch.frontier.take_returned()
+        if index is not None:
+            return index
+        alive = {p for p in self.strategy.prongs if self.slots[p]}
+        for source in self.strategy.sources(epoch, prong, alive):
+            take = epoch.frontier.take_head if source.end == "head" else epoch.frontier.take_tail
+            index = take(source.stop)
+            if index is not None:
+                return index
+        return None
+
+    def _lease(self, epoch: EpochSchedule, index: int, prong: Prong, now: float) -> Batch:
+        deadline = now + self.limits.queued_s + self._expected_s(prong)
+        batch = epoch.under_way.get(index)
+        if batch is None:
+            batch = Batch(epoch.number, index, prong, self.next_token, now, deadline)
+            epoch.under_way[index] = batch
+        else:
+            batch.prong, batch.token = prong, self.next_token
+            batch.leased_at, batch.deadline = now, deadline
+            batch.state, batch.device = BatchState.QUEUED, None
+            batch.attempt += 1
+        self.next_token += 1
+        epoch.changed = True
+        self._note(batch)
+        return batch
+
+    def _expected_s(self, prong: Prong) -> float:
+        """How long a batch of this prong may take before it counts as lost."""
+        rate = self.rates[prong]
+        if not rate.batches:
+            return self.limits.unknown_s
+        return max(self.limits.lease_floor_s, self.limits.lease_factor * rate.seconds)
+
+    # Reports of workers
+
+    def claim(self, epoch: int, index: int, token: int, device: str, now: float) -> None:
+        """A device starts on a lease; a redelivered message may claim again for the same device."""
+        batch = self._held(epoch, index, token)
+        if batch.state is BatchState.LEASED and batch.device != device:
+            raise Refused(f"batch {index} of epoch {epoch} is being made by {batch.device}")
+        if batch.state is BatchState.LEASED:
+            self._count_failure(batch, f"a worker of {device} died while making it")
+        batch.state = BatchState.LEASED
+        batch.device = device
+        batch.deadline = now + self._expected_s(batch.prong)
+        self._note(batch)
+
+    def commit(self, epoch: int, index: int, token: int, made: Made, now: float) -> None:
+        """A batch is finished; from now on it can be handed out. Saying so twice is harmless."""
+        known = self.find(epoch, index)
+        if known and known.token == token and known.state in _MADE:
+            return
+        batch = self._held(epoch, index, token)
+        # A batch that is made again for a rank that holds its place goes straight to that rank.
+        batch.state = BatchState.READY if batch.rank is None else BatchState.HANDED
+        batch.ready_at = now
+        batch.location, batch.nbytes, batch.checksum = made.location, made.nbytes, made.checksum
+        batch.seconds, batch.cpu_s = made.seconds, made.cpu_s
+        batch.reason = None
+        self.rates[batch.prong].add(made.seconds)
+        self.epochs[epoch].made_by[batch.prong] += 1
+        self._note(batch)
+
+    def fail(
+        self, epoch: int, index: int, token: int, reason: str, permanent: bool = False
+    ) -> None:
+        """A worker could not make a batch; where trying again cannot help, that ends the run."""
+        batch = self._held(epoch, index, token)
+        self._give_back(batch, reason)
+        if permanent:
+            self.poisoned = batch
+
+    def damaged(self, epoch: int, index: int, token: int, reason: str) -> None:
+        """A reader found a handed batch damaged or gone: it is made again for the same step."""
+        batch = self.find(epoch, index)
+        if batch is None or batch.token != token or batch.state is not BatchState.HANDED:
+            raise Refused(f"batch {index} of epoch {epoch} was not handed out with token {token}")
+        self.epochs[epoch].made_by[batch.prong] -= 1
+        self._give_back(batch, reason)
+
+    def expire(self, now: float) -> list[Batch]:
+        """Take back the leases whose deadline has passed."""
+        lost = [
+            batch
+            for epoch in self.epochs.values()
+            for batch in epoch.under_way.values()
+            if batch.state.in_flight and batch.deadline <= now
+        ]
+        for batch in lost:
+            holder = batch.device or "nobody (its message was not picked up)"
+            self._give_back(batch, f"the lease ran out; it was held by {holder}")
+        return lost
+
+    def _held(self, epoch: int, index: int, token: int) -> Batch:
+        batch = self.find(epoch, index)
+        if batch is None or batch.token != token or not batch.state.in_flight:
+            raise Refused(
+                f"token {token} for batch {index} of epoch {epoch} is not valid any more; drop it"
+            )
+        return batch
+
+    def find(self, epoch: int, index: int) -> Batch | None:
+        """A batch that is under way."""
+        schedule = self.epochs.get(epoch)
+        return schedule.under_way.get(index) if schedule else None
+
+    def device_gone(self, device: str, prong: Prong) -> list[Batch]:
+        """Take back what a dead device held, and what its queue may have lost with it."""
+        lost = [
+            batch
+            for epoch in self.epochs.values()
+            for batch in epoch.under_way.values()
+            if (batch.state is BatchState.LEASED and batch.device == device)
+            or (batch.state is BatchState.QUEUED and batch.prong is prong)
+        ]
+        for batch in lost:
+            self._give_back(batch, f"{device} died")
+        return lost
+
+    def _give_back(self, batch: Batch, reason: str) -> None:
+        batch.reason = reason
+        if batch.state is not BatchState.QUEUED:
+            self._count_failure(batch, reason)
+        batch.state = BatchState.LOST
+        epoch = self.epochs[batch.epoch]
+        epoch.frontier.returned.add(batch.index)
+        epoch.changed = True
+        self._note(batch)
+
+    def _count_failure(self, batch: Batch, reason: str) -> None:
+        batch.failures += 1
+        batch.reason = reason
+        if batch.failures >= self.limits.failures:
+            self.poisoned = batch
+
+    # Ranks
+
+    def fetch(self, rank: int, epoch: int, received: int, want: int) -> list[Batch]:
+        """Up to `want` batches for a rank that has received so many of this epoch.
+
+        Asking again with the same `received` gives the same again: a lost answer costs nothing.
+        """
+        schedule = self._enter(rank, epoch)
+        if schedule is None:
+            return []
+        if received > schedule.received[rank]:
+            raise Conflict(
+                f"rank {rank} says it received {received} batches of epoch {epoch}, "
+                f"but was given {schedule.received[rank]}; attach it again"
+            )
+        batches = schedule.handed_from(rank, received)[:want]
+        if received + len(batches) < schedule.received[rank]:
+            return batches
+        rates = self.rates_per_s()
+        while len(batches) < want and schedule.received[rank] < self.plan.rank_batches(rank):
+            self._settle(schedule)
+            index = self.strategy.pick(schedule, rank, rates)
+            if index is None:
+                break
+            batch = schedule.under_way[index]
+            schedule.hand(batch, rank)
+            self._note(batch)
+            batches.append(batch)
+        return batches
+
+    def consume(self, rank: int, epoch: int, steps: int, now: float) -> list[Batch]:
+        """A rank has consumed its first `steps` batches of an epoch; returns the newly consumed."""
+        schedule = self.epochs.get(epoch)
+        if schedule is None or steps <= schedule.acknowledged[rank]:
+            return []
+        first = schedule.acknowledged[rank]
+        done = schedule.handed_from(rank, first)[: steps - first]
+        for batch in done:
+            batch.state = BatchState.CONSUMED
+            batch.consumed_at = now
+            del schedule.under_way[batch.index]
+            self._note(batch)
+        schedule.acknowledged[rank] += len(done)
+        schedule.changed = True
+        if schedule.consumed == schedule.batches:
+            schedule.state = EpochState.COMPLETE
+        return done
+
+    def rank_done(self, rank: int, epoch: int, received: int) -> bool:
+        """Whether a rank that received so many batches has its whole epoch."""
+        return received >= self.plan.rank_batches(rank) or epoch < self._oldest_open()
+
+    def _oldest_open(self) -> int:
+        return min(self.epochs, default=self.next_epoch)
+
+    def _enter(self, rank: int, epoch: int) -> EpochSchedule | None:
+        if not 0 <= rank < self.plan.world_size:
+            raise InvalidInput(f"rank {rank} is not in a world of {self.plan.world_size}")
+        if epoch >= self.plan.epochs:
+            raise Conflict(f"epoch {epoch} is past the run's {self.plan.epochs} epochs")
+        self.rank_epoch[rank] = max(self.rank_epoch[rank], epoch)
+        for left in [e for n, e in self.epochs.items() if n < min(self.rank_epoch)]:
+            if left.state is EpochState.OPEN:
+                left.state = EpochState.ABANDONED
+                left.changed = True
+        self.next_epoch = max(self.next_epoch, min(self.rank_epoch))
+        if self.next_epoch <= epoch:
+            self._open_epoch()
+        return self.epochs.get(epoch)
+
+    def _note(self, batch: Batch) -> None:
+        self._dirty[batch.epoch, batch.index] = batch
+
+    # For people
+
+    def explain_wait(self, epoch: int, now: float) -> str:
+        """What a rank that got nothing is waiting for, in one sentence."""
+        if not any(self.slots[prong] for prong in self.strategy.prongs):
+            wanted = " or ".join(self.strategy.prongs)
+            first = self.strategy.prongs[0]
+            return f"no live device serves {wanted}; start one with: ddlp worker --prong {first}"
+        schedule = self.epochs.get(epoch)
+        if schedule is None:
+            return f"epoch {epoch} is not open yet; other ranks are still in an earlier one"
+        waiting = [b for b in schedule.under_way.values() if b.state.in_flight]
+        if not waiting:
+            return f"epoch {epoch} has no batch under way"
+        oldest = min(waiting, key=lambda batch: batch.leased_at)
+        holder = oldest.device or f"queue {oldest.prong}, not picked up yet"
+        return (
+            f"batch {oldest.index} of epoch {epoch}, held by {holder} for "
+            f"{now - oldest.leased_at:.1f} s (attempt {oldest.attempt}); its lease ends in "
+            f"{max(0.0, oldest.deadline - now):.1f} s and it is then given out again"
+        )

@@ -1,0 +1,144 @@
+"""All settings in one typed object; each is read from the environment variable DDLP_<NAME>."""
+
+import hashlib
+import os
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, ValidationError, field_validator
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from ddlp.core.errors import InvalidInput
+from ddlp.core.owned_folder import shared_memory
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+
+
+class Settings(BaseSettings):
+    """Built once at a process's entry point and passed on from there."""
+
+    model_config = SettingsConfigDict(env_prefix="DDLP_", extra="ignore", frozen=True)
+
+    home: Path = Field(
+        Path(".ddlp"), description="Folder for the database, indexes, logs and sockets."
+    )
+    host: str = Field("127.0.0.1", description="Address the server listens on.")
+    port: int = Field(
+        8000, ge=0, le=65535, description="Port the server listens on; 0 takes a free one."
+    )
+    allowed_hosts: Annotated[list[str], NoDecode] = Field(
+        [], description="Further names, separated by commas, that requests may use in Host."
+    )
+    unsafe_listen: bool = Field(
+        False,
+        description="Listen beyond loopback although nothing asks for a key yet; only for a "
+        "container network whose published ports stay on loopback.",
+    )
+    url: str | None = Field(
+        None, description="Where workers, loaders and commands reach the server."
+    )
+    database_url: str | None = Field(
+        None, description="SQLAlchemy URL; an SQLite file in the home folder where left out."
+    )
+    redis_url: str | None = Field(
+        None, description="Broker's URL; an embedded Valkey or Redis is started where left out."
+    )
+    dataset_roots: Annotated[list[Path], NoDecode] = Field(
+        [],
+        description="Folders, separated by ':', below which datasets may be read; "
+        "the folder the server was started in where left out.",
+    )
+    device_name: str | None = Field(
+        None,
+        description="Name a worker registers under; made from its prong and host where left out.",
+    )
+    cpu_workers: int | None = Field(
+        None,
+        ge=1,
+        le=1024,
+        description="Processes of the CPU prong; the number of cores where left out.",
+    )
+    cpu_store: Path | None = Field(
+        None, description="Folder for the CPU prong's batches; one on tmpfs where left out."
+    )
+    csd_store: Path | None = Field(
+        None,
+        description="Folder for the CSD prong's batches; one in the home folder where left out.",
+    )
+    csd_devices: int = Field(1, ge=0, le=64, description="Emulated CSDs that `ddlp up` starts.")
+    csd_speed: float = Field(
+        0.3, gt=0, le=1, description="Speed of an emulated CSD relative to one host core."
+    )
+    cpu_active_w: float = Field(
+        8.0,
+        ge=0,
+        description="Watts that one busy host core is declared to add (a server core "
+        "at about 250 W for 32 cores).",
+    )
+    csd_active_w: float = Field(7.0, ge=0, description="Watts that a busy CSD is declared to draw.")
+    cpu_window: int = Field(
+        16, ge=1, le=100_000, description="Batches of the CPU prong that may lie unconsumed."
+    )
+    csd_store_bytes: int = Field(
+        4 << 30, ge=1 << 20, description="Bytes of the CSD prong that may lie unconsumed, a run."
+    )
+    device_timeout_s: float = Field(
+        6.0, gt=0, description="A device that is silent for longer counts as dead."
+    )
+    wait_timeout_s: float = Field(
+        120.0, gt=0, description="How long a loader waits for one batch before it gives up."
+    )
+
+    @field_validator("allowed_hosts", mode="before")
+    @classmethod
+    def _split_commas(cls, value: object) -> object:
+        return [part for part in value.split(",") if part] if isinstance(value, str) else value
+
+    @field_validator("dataset_roots", mode="before")
+    @classmethod
+    def _split_colons(cls, value: object) -> object:
+        return [part for part in value.split(":") if part] if isinstance(value, str) else value
+
+    @property
+    def server_url(self) -> str:
+        """Where the server is reached."""
+        return self.url or f"http://{self.host}:{self.port}"
+
+    @property
+    def database(self) -> str:
+        """The database's URL."""
+        return self.database_url or f"sqlite:///{self.home.absolute() / 'ddlp.db'}"
+
+    @property
+    def cpu_workers_used(self) -> int:
+        """Processes of the CPU prong."""
+        return self.cpu_workers or os.cpu_count() or 1
+
+    @property
+    def cpu_store_path(self) -> Path:
+        """Folder for the CPU prong's batches: one a home folder, so that two servers never mix."""
+        if self.cpu_store:
+            return self.cpu_store.absolute()
+        home = hashlib.sha256(str(self.home.absolute()).encode()).hexdigest()[:12]
+        return shared_memory() / f"ddlp-{os.getuid()}-{home}"
+
+    @property
+    def csd_store_path(self) -> Path:
+        """Folder that stands for the drive of the first CSD."""
+        return (self.csd_store or self.home / "csd").absolute()
+
+    @property
+    def roots(self) -> list[Path]:
+        """Folders below which datasets may be read."""
+        return [root.resolve() for root in self.dataset_roots or [Path.cwd()]]
+
+
+def load_settings(**overrides: object) -> Settings:
+    """The settings of this process; a wrong value is reported by its variable's name."""
+    given = {name: value for name, value in overrides.items() if value is not None}
+    try:
+        return Settings(**given)  # type: ignore[arg-type]
+    except ValidationError as error:
+        first = error.errors()[0]
+        name = f"DDLP_{str(first['loc'][0]).upper()}"
+        raise InvalidInput(f"{name}={first['input']!r}: {first['msg']}") from error

@@ -1,0 +1,67 @@
+"""The words of DDLP as enums: the code twin of the table in ARCHITECTURE.md."""
+
+from enum import StrEnum
+
+
+class Prong(StrEnum):
+    """A side that produces batches: `cpu` from the head, `csd` from the tail."""
+
+    CPU = "cpu"
+    CSD = "csd"
+
+
+class DeviceKind(StrEnum):
+    """What a registered producer really is; emulation is never hidden."""
+
+    HOST = "host"
+    CSD = "csd"
+    EMULATED_CSD = "emulated-csd"
+
+    @property
+    def emulated(self) -> bool:
+        """Whether figures of this device come from an emulation."""
+        return self is DeviceKind.EMULATED_CSD
+
+
+class RunState(StrEnum):
+    """Where a run stands; `core.lifecycle` holds the allowed changes."""
+
+    CREATED = "created"
+    RUNNING = "running"
+    PAUSED = "paused"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class BatchState(StrEnum):
+    """Where one batch of one epoch stands."""
+
+    LOST = "lost"
+    QUEUED = "queued"
+    LEASED = "leased"
+    READY = "ready"
+    HANDED = "handed"
+    CONSUMED = "consumed"
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether somebody is meant to be producing it."""
+        return self in (BatchState.QUEUED, BatchState.LEASED)
+
+
+class EpochState(StrEnum):
+    """Where one epoch of a run stands."""
+
+    OPEN = "open"
+    COMPLETE = "complete"
+    ABANDONED = "abandoned"
+
+
+class Provenance(StrEnum):
+    """How a figure of energy was obtained."""
+
+    MEASURED = "measured"
+    MODELLED = "modelled"
+    DECLARED = "declared"
+    UNAVAILABLE = "unavailable"

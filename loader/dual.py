@@ -1,0 +1,194 @@
+"""`DualLoader`: the iterable that training code loops over; one pass is one epoch."""
+
+import queue
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+try:
+    import torch
+except ImportError as error:
+    raise ImportError(
+        "ddlp.loader needs PyTorch; install the build for your machine, or: pip install ddlp[torch]"
+    ) from error
+
+from ddlp.core.errors import Conflict, InvalidInput, WaitTimeout
+from ddlp.core.pipeline import Pipeline, PipelineSpec
+from ddlp.core.settings import load_settings
+from ddlp.loader.feed import Feed, RemoteFeed
+from ddlp.loader.local import LocalFeed, LocalRun
+from ddlp.loader.prefetch import Position, Prefetcher
+from ddlp.loader.tensors import TensorBatch, ToTensors
+from ddlp.loader.timing import Timing
+
+_GLANCE_S = 0.5
+
+
+class DualLoader:
+    """Feeds a training loop from both prongs of a run.
+
+    Args:
+        run: Name or id of a run on the server.
+        url: The server's address; DDLP_URL, else the local one, where left out.
+        device: Where tensors go, such as "cpu" or "cuda:0".
+        rank: This process's place among `world_size`.
+        world_size: How many processes share the run's batches.
+        prefetch: Batches that are read ahead.
+        normalize: Scale pixels with the pipeline's mean and deviation, on the device.
+        wait_timeout_s: How long one batch may be waited for.
+    """
+
+    def __init__(
+        self,
+        run: str,
+        url: str | None = None,
+        *,
+        device: str = "cpu",
+        rank: int = 0,
+        world_size: int = 1,
+        prefetch: int = 4,
+        normalize: bool = True,
+        wait_timeout_s: float | None = None,
+    ) -> None:
+        settings = load_settings()
+        feed = RemoteFeed(url or settings.server_url, run, rank, world_size)
+        self._rank = rank
+        self._setup(feed, device, prefetch, normalize, wait_timeout_s)
+
+    @classmethod
+    def local(
+        cls,
+        folder: str | Path,
+        *,
+        pipeline: str | dict[str, Any] = "imagenet-train",
+        batch_size: int = 64,
+        epochs: int = 1,
+        seed: int = 0,
+        strategy: str = "wrr",
+        workers: int | None = None,
+        csd_speed: float | None = None,
+        device: str = "cpu",
+        prefetch: int = 4,
+        normalize: bool = True,
+        wait_timeout_s: float | None = None,
+    ) -> Self:
+        """Preprocess a folder of images in processes of this machine; no server is needed.
+
+        Args:
+            folder: Images, one subfolder a class.
+            pipeline: A preset's name, or {"transforms": [...]}.
+            batch_size: Samples a batch.
+            epochs: Passes over the data.
+            seed: Decides the order and every augmentation.
+            strategy: `wrr`, `mte`, `cpu` or `csd`.
+            workers: CPU processes; the number of cores where left out.
+            csd_speed: Adds an emulated CSD of this speed relative to a core.
+            device: Where tensors go.
+            prefetch: Batches that are read ahead.
+            normalize: Scale pixels with the pipeline's mean and deviation, on the device.
+            wait_timeout_s: How long one batch may be waited for.
+        """
+        run = LocalRun(
+            folder=Path(folder),
+            pipeline=_pipeline(pipeline),
+            batch_size=batch_size,
+            epochs=epochs,
+            seed=seed,
+            strategy=strategy,
+            workers=workers or load_settings().cpu_workers_used,
+            csd_speed=csd_speed,
+        )
+        loader = cls.__new__(cls)
+        loader._rank = 0
+        loader._setup(LocalFeed(run), device, prefetch, normalize, wait_timeout_s)
+        return loader
+
+    def _setup(
+        self, feed: Feed, device: str, prefetch: int, normalize: bool, timeout_s: float | None
+    ) -> None:
+        if prefetch < 1:
+            raise InvalidInput(f"prefetch={prefetch} reads nothing ahead; use 1 or more")
+        attached = feed.attached
+        self._feed = feed
+        self._prefetch = prefetch
+        self._wait_timeout_s = timeout_s or load_settings().wait_timeout_s
+        self._next = Position(attached.epoch, attached.step)
+        self._reader: Prefetcher | None = None
+        self.timing = Timing()
+        self.pipeline = Pipeline.parse(PipelineSpec(transforms=attached.transforms))
+        self._tensors = ToTensors(self.pipeline, device, normalize)
+
+    @property
+    def epoch(self) -> int:
+        """The epoch that the next pass, or the pass under way, delivers."""
+        return self._next.epoch
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs the run has."""
+        return self._feed.attached.plan.epochs
+
+    def __len__(self) -> int:
+        """Batches that this rank receives an epoch."""
+        return self._feed.attached.plan.rank_batches(self._rank)
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """One epoch of (images, labels)."""
+        for batch in self.batches():
+            yield batch.images, batch.labels
+
+    def batches(self) -> Iterator[TensorBatch]:
+        """One epoch of batches that also say which samples they hold."""
+        if self._reader is not None:
+            raise Conflict("a pass over this loader is under way; finish or close it first")
+        if self._next.epoch >= self.epochs:
+            raise Conflict(f"all {self.epochs} epochs of the run were delivered")
+        reader = Prefetcher(
+            self._feed, self._rank, self._next, self._tensors, self._prefetch, self.timing
+        )
+        self._reader = reader
+        try:
+            self.timing.begin()
+            while (batch := self._wait(reader)) is not None:
+                self.timing.waited()
+                yield batch
+                self.timing.trained()
+                self._next = Position(self._next.epoch, reader.consumed())
+            reader.finish(self._wait_timeout_s)
+        finally:
+            reader.stop()
+            self._reader = None
+            self._next = Position(self._next.epoch + 1, 0)
+
+    def _wait(self, reader: Prefetcher) -> TensorBatch | None:
+        deadline = time.monotonic() + self._wait_timeout_s
+        while True:
+            try:
+                return reader.next(_GLANCE_S)
+            except queue.Empty:
+                if reader.paused:
+                    deadline = time.monotonic() + self._wait_timeout_s
+                if time.monotonic() > deadline:
+                    raise WaitTimeout(
+                        f"no batch for {self._wait_timeout_s:.0f} s; waiting for: "
+                        f"{reader.waiting_for}; raise wait_timeout_s if that is expected"
+                    ) from None
+
+    def close(self) -> None:
+        """Let go of the run; with a local one its processes and files go too."""
+        if self._reader is not None:
+            self._reader.stop()
+        self._feed.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def _pipeline(given: str | dict[str, Any]) -> Pipeline:
+    if isinstance(given, str):
+        return Pipeline.preset(given)
+    return Pipeline.parse(PipelineSpec.model_validate(given))

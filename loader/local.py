@@ -1,0 +1,213 @@
+"""A run inside the training process: the scheduling core with worker processes beside it.
+
+It drives the same schedule as the server does, without database, broker or network.
+"""
+
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from ddlp.core.dataset import scan_folder, write_index
+from ddlp.core.errors import InvalidInput, Refused
+from ddlp.core.local_worker import Hello, Report
+from ddlp.core.messages import Attached, Damaged, Fed, FedBatch, FeedRequest, Lease, WorkSpec
+from ddlp.core.owned_folder import make_owned_folder, shared_memory
+from ddlp.core.pipeline import Pipeline
+from ddlp.core.plan import RunPlan
+from ddlp.core.produce import forget
+from ddlp.core.schedule import Batch, RunSchedule, strategy
+from ddlp.core.schedule.run import Made
+from ddlp.core.types import Prong, RunState
+from ddlp.loader.worker_process import WorkerProcess
+
+_GLANCE_S = 0.5
+
+
+@dataclass(frozen=True)
+class LocalRun:
+    """Everything that decides a run in the training process."""
+
+    folder: Path
+    pipeline: Pipeline
+    batch_size: int
+    epochs: int
+    seed: int
+    strategy: str
+    workers: int
+    csd_speed: float | None = None
+
+    def __post_init__(self) -> None:
+        strategy(self.strategy)
+        for name in ("batch_size", "epochs", "workers"):
+            if getattr(self, name) < 1:
+                raise InvalidInput(f"{name}={getattr(self, name)} is too small; use 1 or more")
+        if self.csd_speed is not None and not 0 < self.csd_speed <= 1:
+            raise InvalidInput(f"csd_speed={self.csd_speed} is not above 0 and at most 1")
+        if self.csd_speed is None and self.strategy == "csd":
+            raise InvalidInput("strategy 'csd' needs a CSD; give csd_speed to emulate one")
+
+
+class LocalFeed:
+    """Schedules a run and serves its one rank."""
+
+    def __init__(self, run: LocalRun) -> None:
+        scan = scan_folder(run.folder.resolve())
+        if run.batch_size > len(scan.paths):
+            raise InvalidInput(
+                f"batch_size={run.batch_size} is more than the dataset's {len(scan.paths)} samples"
+            )
+        self._memory = make_owned_folder(shared_memory())
+        self._drive = make_owned_folder(Path(tempfile.gettempdir()))
+        summary = write_index(scan, self._memory / "index")
+        plan = RunPlan(len(scan.paths), run.batch_size, run.epochs, run.seed)
+        self._spec = WorkSpec(
+            run=uuid.uuid4(),
+            index_path=self._memory / "index",
+            dataset_version=summary.version,
+            transforms=run.pipeline.spec.transforms,
+            plan=plan,
+        )
+        self.attached = Attached(
+            run=self._spec.run,
+            name=run.folder.name,
+            plan=plan,
+            transforms=self._spec.transforms,
+            pipeline_hash=run.pipeline.hash,
+            epoch=0,
+            step=0,
+        )
+        self._schedule = RunSchedule(plan, strategy(run.strategy))
+        self._changed = threading.Condition()
+        self._closed = False
+        self._workers: dict[str, WorkerProcess] = {}
+        for number in range(run.workers):
+            self._start(Prong.CPU, f"cpu-{number}", self._memory, 1.0)
+        if run.csd_speed is not None:
+            self._start(Prong.CSD, "emulated-csd-0", self._drive, run.csd_speed)
+        self._end = weakref.finalize(self, _clear, self._workers, [self._memory, self._drive])
+
+    def exchange(self, request: FeedRequest) -> Fed:
+        """Take acknowledgements; wait for a batch up to the time given."""
+        deadline = time.monotonic() + request.wait_s
+        with self._changed:
+            self._schedule.consume(request.rank, request.epoch, request.consumed, time.time())
+            while True:
+                self._advance()
+                fed = self._fed(request)
+                left_s = deadline - time.monotonic()
+                if fed.batches or fed.done or left_s <= 0 or fed.state is not RunState.RUNNING:
+                    return fed
+                self._changed.wait(min(left_s, _GLANCE_S))
+
+    def damaged(self, report: Damaged) -> None:
+        """Have a batch made again."""
+        with self._changed:
+            self._schedule.damaged(report.epoch, report.index, report.token, report.reason)
+            self._advance()
+
+    def close(self) -> None:
+        """End the workers and remove what they wrote."""
+        with self._changed:
+            self._closed = True
+        self._end()
+
+    @property
+    def worker_pids(self) -> list[int]:
+        """The processes at work."""
+        return [worker.pid for worker in self._workers.values()]
+
+    def _fed(self, request: FeedRequest) -> Fed:
+        schedule = self._schedule
+        batches: list[Batch] = []
+        if request.want:
+            batches = schedule.fetch(request.rank, request.epoch, request.received, request.want)
+        done = schedule.rank_done(request.rank, request.epoch, request.received + len(batches))
+        bad = schedule.poisoned
+        return Fed(
+            batches=[FedBatch.of(batch) for batch in batches],
+            done=done,
+            state=RunState.FAILED if bad else RunState.RUNNING,
+            reason=f"batch {bad.index} of epoch {bad.epoch}: {bad.reason}" if bad else None,
+            waiting_for=None if batches else schedule.explain_wait(request.epoch, time.time()),
+        )
+
+    def _start(self, prong: Prong, name: str, store: Path, speed: float) -> None:
+        hello = Hello(spec=self._spec, store=store, device=name, speed=speed)
+        self._workers[name] = WorkerProcess(
+            hello, prong, _weakly(self._on_report), _weakly(self._on_exit)
+        )
+        self._schedule.set_slots(Counter(worker.prong for worker in self._workers.values()))
+
+    def _advance(self) -> None:
+        """Take back what is late, and give the workers what the windows have room for."""
+        if self._closed or self._schedule.poisoned:
+            return
+        now = time.time()
+        for late in self._schedule.expire(now):
+            self._workers[late.device or ""].kill()
+        for batch in self._schedule.top_up(now):
+            mine = [w for w in self._workers.values() if w.prong is batch.prong]
+            worker = min(mine, key=lambda w: w.outstanding)
+            self._schedule.claim(batch.epoch, batch.index, batch.token, worker.name, now)
+            worker.send(
+                Lease(run=self._spec.run, epoch=batch.epoch, index=batch.index, token=batch.token)
+            )
+        self._schedule.changes()
+
+    def _on_report(self, report: Report) -> None:
+        with self._changed:
+            lease = report.lease
+            made = Made(
+                report.location, report.nbytes, report.checksum, report.seconds, report.cpu_s
+            )
+            batch = self._schedule.find(lease.epoch, lease.index)
+            if batch is not None and batch.device in self._workers:
+                self._workers[batch.device].outstanding -= 1
+            key = lease.epoch, lease.index, lease.token
+            try:
+                if report.problem is None:
+                    self._schedule.commit(*key, made, time.time())
+                else:
+                    self._schedule.fail(*key, report.problem, report.permanent)
+            except Refused:
+                forget(made)
+            self._advance()
+            self._changed.notify_all()
+
+    def _on_exit(self, worker: WorkerProcess) -> None:
+        with self._changed:
+            if self._closed:
+                return
+            self._schedule.device_gone(worker.name, worker.prong)
+            if not self._schedule.poisoned:
+                hello = worker.hello
+                self._start(worker.prong, worker.name, hello.store, hello.speed)
+                self._advance()
+            self._changed.notify_all()
+
+
+def _weakly(method: Callable[[Any], None]) -> Callable[[Any], None]:
+    """A callback that does not keep its owner alive."""
+    reference = weakref.WeakMethod(method)
+
+    def call(argument: Any) -> None:
+        alive = reference()
+        if alive is not None:
+            alive(argument)
+
+    return call
+
+
+def _clear(workers: dict[str, WorkerProcess], folders: list[Path]) -> None:
+    for worker in workers.values():
+        worker.close()
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

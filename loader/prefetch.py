@@ -1,0 +1,165 @@
+"""Reads batches ahead of the trainer, in a thread, for one epoch."""
+
+import queue
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+
+from ddlp.core.batchfile import BatchId
+from ddlp.core.errors import Conflict, DamagedBatch, DdlpError
+from ddlp.core.messages import Attached, Damaged, Fed, FedBatch, FeedRequest
+from ddlp.core.store import read_batch, release
+from ddlp.core.types import RunState
+from ddlp.loader.feed import Feed
+from ddlp.loader.tensors import TensorBatch, ToTensors
+from ddlp.loader.timing import Timing
+
+_POLL_S = 1.0
+
+
+@dataclass(frozen=True)
+class Position:
+    """Where a rank stands: an epoch and the batches of it that it has consumed."""
+
+    epoch: int
+    step: int
+
+
+class Prefetcher:
+    """Keeps up to `depth` batches ready; what goes wrong in its thread is raised in `next`."""
+
+    def __init__(
+        self, feed: Feed, rank: int, start: Position, tensors: ToTensors, depth: int, timing: Timing
+    ) -> None:
+        self._feed = feed
+        self._rank = rank
+        self._epoch = start.epoch
+        self._received = start.step
+        self._consumed = start.step
+        self._tensors = tensors
+        self._timing = timing
+        self._depth = depth
+        self._ready: queue.Queue[TensorBatch | Exception | None] = queue.Queue()
+        self._stopping = threading.Event()
+        self._progress = threading.Condition()
+        self.waiting_for = "the first answer"
+        self.paused = False
+        self._thread = threading.Thread(target=self._run, name="ddlp-prefetch", daemon=True)
+        self._thread.start()
+
+    def next(self, timeout_s: float) -> TensorBatch | None:
+        """The next batch, or None at the end of the epoch; raises queue.Empty after a while."""
+        item = self._ready.get(timeout=timeout_s)
+        with self._progress:
+            self._progress.notify()
+        if isinstance(item, Exception):
+            raise item
+        return item
+
+    def consumed(self) -> int:
+        """The trainer is done with one more batch; returns how many that makes."""
+        with self._progress:
+            self._consumed += 1
+            self._progress.notify()
+            return self._consumed
+
+    def finish(self, timeout_s: float) -> None:
+        """Wait until the end of the epoch is acknowledged."""
+        self._thread.join(timeout_s)
+
+    def stop(self) -> None:
+        """End early."""
+        self._stopping.set()
+        with self._progress:
+            self._progress.notify()
+        self._thread.join(timeout=10)
+
+    def _run(self) -> None:
+        try:
+            self._read_epoch()
+        except Exception as error:  # the border of the thread: it is raised in the trainer's
+            self._ready.put(error)
+
+    def _read_epoch(self) -> None:
+        done = False
+        while not done and not self._stopping.is_set():
+            want = self._wait_for_room()
+            if self._stopping.is_set():
+                return
+            fed = self._ask(want, _POLL_S)
+            done = all(self._read(batch) for batch in fed.batches) and fed.done
+        self._ready.put(None)
+        self._acknowledge_all()
+
+    def _wait_for_room(self) -> int:
+        with self._progress:
+            self._progress.wait_for(
+                lambda: self._ready.qsize() < self._depth or self._stopping.is_set()
+            )
+            return self._depth - self._ready.qsize()
+
+    def _acknowledge_all(self) -> None:
+        with self._progress:
+            self._progress.wait_for(
+                lambda: self._consumed >= self._received or self._stopping.is_set()
+            )
+        self._ask(0, 0)
+
+    def _ask(self, want: int, wait_s: float) -> Fed:
+        waited_s, trained_s = self._timing.take()
+        fed = self._feed.exchange(
+            FeedRequest(
+                rank=self._rank,
+                epoch=self._epoch,
+                received=self._received,
+                consumed=self._consumed,
+                want=want,
+                wait_s=wait_s,
+                waited_s=waited_s,
+                trained_s=trained_s,
+            )
+        )
+        self.paused = fed.state is RunState.PAUSED
+        self.waiting_for = "the run is paused" if self.paused else fed.waiting_for or ""
+        _check(self._feed.attached, fed, at_end=want == 0)
+        return fed
+
+    def _read(self, fed: FedBatch) -> bool:
+        """Read one batch; a damaged one is reported, and then comes again for the same step."""
+        attached = self._feed.attached
+        expected = BatchId(
+            run=attached.run,
+            epoch=self._epoch,
+            index=fed.index,
+            token=fed.token,
+            samples=attached.plan.batch_length(fed.index),
+            pipeline=attached.pipeline_hash,
+            engine="",
+            device="",
+        )
+        path = Path(fed.location)
+        try:
+            batch = self._tensors(read_batch(path, expected))
+        except DamagedBatch as error:
+            report = Damaged(
+                rank=self._rank,
+                epoch=self._epoch,
+                index=fed.index,
+                token=fed.token,
+                reason=str(error)[:2000],
+            )
+            self._feed.damaged(report)
+            return False
+        release(path)
+        self._received += 1
+        self._ready.put(batch)
+        return True
+
+
+def _check(attached: Attached, fed: Fed, at_end: bool) -> None:
+    if fed.state is RunState.FAILED:
+        raise DdlpError(f"run {attached.name} failed: {fed.reason}")
+    if fed.state is RunState.CANCELLED:
+        raise Conflict(f"run {attached.name} was cancelled")
+    if fed.state is RunState.COMPLETED and not at_end and not fed.done:
+        raise Conflict(f"run {attached.name} is completed; make a new one to train again")

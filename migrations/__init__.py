@@ -1,0 +1,1 @@
+"""Alembic migrations; `ddlp up` runs them by itself."""

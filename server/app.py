@@ -1,0 +1,77 @@
+"""The API as an application: routes, their errors, and the parts that live as long as it does."""
+
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+
+from ddlp.core.errors import DdlpError, InvalidInput
+from ddlp.core.settings import Settings
+from ddlp.server.board import Board
+from ddlp.server.broker import Broker
+from ddlp.server.context import Context
+from ddlp.server.database import Database, migrate
+from ddlp.server.dispatcher import Dispatcher
+from ddlp.server.routes import datasets, devices, events, feed, health, leases, pipelines, runs
+from ddlp.server.security import Guard
+
+VERSION = "0.1.0"
+
+
+def create_api(context: Context) -> FastAPI:
+    """The REST API under /api/v1, and the health checks; closing it closes the context."""
+
+    @asynccontextmanager
+    async def lifespan(_: FastAPI) -> AsyncIterator[None]:
+        yield
+        close_context(context)
+
+    app = FastAPI(title="DDLP", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)
+    app.state.context = context
+    for routes in (datasets, pipelines, devices, runs, feed, leases, events):
+        app.include_router(routes.router, prefix="/api/v1")
+    app.include_router(health.router)
+    app.add_exception_handler(DdlpError, _report)
+    app.add_exception_handler(RequestValidationError, _report_invalid)
+    app.add_middleware(Guard, settings=context.settings)
+    return app
+
+
+def open_context(settings: Settings) -> Context:
+    """Connect, migrate and start; raises with a remedy when something is not there."""
+    if settings.redis_url is None:
+        raise InvalidInput("DDLP_REDIS_URL is not set; start all parts together with: ddlp up")
+    broker = Broker(settings.redis_url)
+    broker.check()
+    database = Database(settings.database)
+    migrate(database.engine)
+    dispatcher = Dispatcher(database, Board(settings), broker.send)
+    broker.start()
+    dispatcher.start()
+    return Context(settings, database, dispatcher, broker)
+
+
+def close_context(context: Context) -> None:
+    """Stop the threads; batches on the server's own tmpfs go with it, to be made again."""
+    context.dispatcher.stop()
+    context.broker.close()
+    context.database.close()
+    if context.settings.cpu_store is None:
+        shutil.rmtree(context.settings.cpu_store_path, ignore_errors=True)
+
+
+async def _report(_: Request, error: Exception) -> JSONResponse:
+    status = error.status if isinstance(error, DdlpError) else 500
+    return JSONResponse({"detail": str(error)}, status_code=status)
+
+
+async def _report_invalid(_: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    lines = []
+    for problem in error.errors():
+        where = ".".join(str(part) for part in problem["loc"] if part != "body") or "the body"
+        lines.append(f"{where}: {problem['msg']}")
+    return JSONResponse({"detail": "; ".join(lines)}, status_code=422)

@@ -1,0 +1,259 @@
+"""The board: every active run with its schedule, and the devices that are alive.
+
+Only the dispatcher's thread touches it. The database holds the truth: the board can be thrown away
+at any moment and is then read back.
+"""
+
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from ddlp.core.batchfile import batch_tensors, layout
+from ddlp.core.energy import PowerModel
+from ddlp.core.errors import Conflict, NotFound, Refused
+from ddlp.core.lifecycle import ACTIVE, TERMINAL
+from ddlp.core.messages import Claim, Commit, Failure, Fed, FedBatch, FeedRequest, Lease
+from ddlp.core.pipeline import Pipeline, PipelineSpec
+from ddlp.core.plan import RunPlan
+from ddlp.core.schedule import Batch, Limits, RunSchedule, strategy
+from ddlp.core.schedule.run import Made
+from ddlp.core.settings import Settings
+from ddlp.core.store import batch_path
+from ddlp.core.types import DeviceKind, Prong, RunState
+from ddlp.server import ledger
+from ddlp.server.models import Device, Run
+from ddlp.server.telemetry import Bucket, Telemetry
+
+
+@dataclass
+class LiveDevice:
+    """A device as the scheduler sees it."""
+
+    name: str
+    prong: Prong
+    kind: DeviceKind
+    slots: int
+    store: str
+    power: PowerModel
+    incarnation: uuid.UUID
+    last_seen_at: float
+    gone: bool = False
+
+    @classmethod
+    def of(cls, row: Device) -> "LiveDevice":
+        """From the database's row."""
+        return cls(
+            name=row.name,
+            prong=Prong(row.prong),
+            kind=DeviceKind(row.kind),
+            slots=row.slots,
+            store=row.store,
+            power=PowerModel(active_w=row.active_w, source=row.power_source),
+            incarnation=row.incarnation,
+            last_seen_at=row.last_seen_at,
+        )
+
+
+@dataclass
+class ActiveRun:
+    """A run that is not over."""
+
+    id: uuid.UUID
+    name: str
+    state: RunState
+    schedule: RunSchedule
+    reason: str | None = None
+    telemetry: Telemetry = field(default_factory=Telemetry)
+    trainers: dict[int, float] = field(default_factory=dict)
+    """When each rank was last heard of."""
+
+    @property
+    def producing(self) -> bool:
+        """Whether new leases may be given out."""
+        return self.state in (RunState.CREATED, RunState.RUNNING)
+
+
+@dataclass
+class Board:
+    """All that the dispatcher has in its head."""
+
+    settings: Settings
+    runs: dict[uuid.UUID, ActiveRun] = field(default_factory=dict)
+    devices: dict[str, LiveDevice] = field(default_factory=dict)
+
+    def load(self, session: Session) -> None:
+        """Read everything that is active from the database."""
+        self.devices = {row.name: LiveDevice.of(row) for row in session.scalars(select(Device))}
+        active = select(Run).where(Run.state.in_([state.value for state in ACTIVE]))
+        self.runs = {}
+        for row in session.scalars(active):
+            self.add_run(session, row)
+
+    def add_run(self, session: Session, row: Run) -> ActiveRun:
+        """Take a run up, at its beginning or where it was left."""
+        plan = run_plan(row)
+        schedule = RunSchedule(
+            plan=plan,
+            strategy=strategy(row.strategy),
+            limits=self._limits(row),
+            epochs=ledger.load_epochs(session, row),
+            next_token=ledger.next_token(session, row.id),
+            next_epoch=ledger.next_epoch(session, row.id),
+        )
+        oldest = min(schedule.epochs, default=schedule.next_epoch)
+        schedule.rank_epoch = [min(oldest, plan.epochs - 1)] * plan.world_size
+        run = ActiveRun(row.id, row.name, RunState(row.state), schedule, row.reason)
+        self.runs[row.id] = run
+        return run
+
+    def run(self, run_id: uuid.UUID) -> ActiveRun:
+        """An active run."""
+        if run_id not in self.runs:
+            raise NotFound(f"run {run_id} is not active")
+        return self.runs[run_id]
+
+    def _limits(self, row: Run) -> Limits:
+        pipeline = Pipeline.parse(PipelineSpec(transforms=row.transforms))
+        _, nbytes = layout(batch_tensors(row.batch_size, pipeline.height, pipeline.width))
+        csd = max(4, self.settings.csd_store_bytes // nbytes)
+        return Limits(stored={Prong.CPU: self.settings.cpu_window, Prong.CSD: csd})
+
+    # Devices
+
+    def live_slots(self, now: float) -> Counter[Prong]:
+        """Worker slots of live devices, by prong; what a device held that fell silent is lost."""
+        slots: Counter[Prong] = Counter()
+        for device in self.devices.values():
+            if self.is_live(device, now):
+                device.gone = False
+                slots[device.prong] += device.slots
+            elif not device.gone:
+                self._lose(device)
+        return slots
+
+    def is_live(self, device: LiveDevice, now: float) -> bool:
+        """Whether a device was heard of lately."""
+        return now - device.last_seen_at <= self.settings.device_timeout_s
+
+    def register(self, device: LiveDevice) -> None:
+        """Take a device in; one that was started anew has lost what it held before."""
+        known = self.devices.get(device.name)
+        if known is not None and known.incarnation != device.incarnation:
+            self._lose(known)
+        self.devices[device.name] = device
+
+    def heard_of(self, name: str, incarnation: uuid.UUID, now: float) -> LiveDevice:
+        """A sign of life; a device that is not known as such must register again."""
+        device = self.devices.get(name)
+        if device is None or device.incarnation != incarnation:
+            raise NotFound(f"device {name} is not registered; register it again")
+        device.last_seen_at = now
+        return device
+
+    def _lose(self, device: LiveDevice) -> None:
+        device.gone = True
+        for run in self.runs.values():
+            run.schedule.device_gone(device.name, device.prong)
+
+    # Workers
+
+    def claim(self, claim: Claim, now: float) -> None:
+        """A worker starts on a lease."""
+        lease = claim.lease
+        run = self._leased_run(lease)
+        run.schedule.claim(lease.epoch, lease.index, lease.token, claim.device, now)
+
+    def commit(self, commit: Commit, now: float) -> None:
+        """A worker has finished a lease."""
+        lease = commit.lease
+        run = self._leased_run(lease)
+        device = self.devices.get(commit.device)
+        if device is None:
+            raise Refused(f"device {commit.device} is not registered; register it, then try again")
+        path = batch_path(Path(device.store), lease.run, lease.epoch, lease.index, lease.token)
+        made = Made(str(path), commit.nbytes, commit.checksum, commit.seconds, commit.cpu_s)
+        run.schedule.commit(lease.epoch, lease.index, lease.token, made, now)
+        busy_s = commit.cpu_s if device.kind is DeviceKind.HOST else commit.seconds
+        bucket = Bucket(
+            batches=1,
+            images=run.schedule.plan.batch_length(lease.index),
+            nbytes=commit.nbytes,
+            busy_s=commit.seconds,
+            cpu_s=commit.cpu_s,
+            joules=device.power.joules(busy_s),
+        )
+        run.telemetry.add(now, device.prong.value, bucket)
+
+    def fail(self, failure: Failure) -> None:
+        """A worker could not finish a lease."""
+        lease = failure.lease
+        run = self._leased_run(lease)
+        run.schedule.fail(lease.epoch, lease.index, lease.token, failure.reason, failure.permanent)
+
+    def _leased_run(self, lease: Lease) -> ActiveRun:
+        run = self.runs.get(lease.run)
+        if run is None or run.state in TERMINAL:
+            raise Refused(f"run {lease.run} is over; drop the work")
+        return run
+
+    # Trainers
+
+    def attach(self, run_id: uuid.UUID, rank: int, world_size: int) -> tuple[int, int]:
+        """The epoch and step at which a rank goes on."""
+        schedule = self.run(run_id).schedule
+        if world_size != schedule.plan.world_size or rank >= world_size:
+            raise Conflict(
+                f"the run is made for {schedule.plan.world_size} ranks; rank {rank} of "
+                f"{world_size} cannot join it"
+            )
+        for number in sorted(schedule.epochs):
+            done = schedule.epochs[number].acknowledged[rank]
+            if done < schedule.plan.rank_batches(rank):
+                return number, done
+        return schedule.next_epoch, 0
+
+    def acknowledge(self, run: ActiveRun, request: FeedRequest, now: float) -> None:
+        """Take note of what a rank has consumed, and of how it spent its time."""
+        plan = run.schedule.plan
+        run.trainers[request.rank] = now
+        consumed = run.schedule.consume(request.rank, request.epoch, request.consumed, now)
+        bucket = Bucket(
+            batches=len(consumed),
+            images=sum(plan.batch_length(batch.index) for batch in consumed),
+            nbytes=sum(batch.nbytes for batch in consumed),
+            waited_s=request.waited_s,
+            trained_s=request.trained_s,
+        )
+        run.telemetry.add(now, "trainer", bucket)
+
+    def fetch(self, run: ActiveRun, request: FeedRequest, now: float) -> Fed:
+        """What is ready for a rank now."""
+        schedule = run.schedule
+        batches: list[Batch] = []
+        if request.want:
+            batches = schedule.fetch(request.rank, request.epoch, request.received, request.want)
+        received = request.received + len(batches)
+        done = schedule.rank_done(request.rank, request.epoch, received)
+        waiting = None if batches or done else schedule.explain_wait(request.epoch, now)
+        return Fed(
+            batches=[FedBatch.of(batch) for batch in batches],
+            done=done,
+            state=run.state,
+            reason=run.reason,
+            waiting_for=waiting,
+        )
+
+
+def run_plan(row: Run) -> RunPlan:
+    """The plan of a run."""
+    return RunPlan(
+        samples=row.samples,
+        batch_size=row.batch_size,
+        epochs=row.epochs,
+        seed=row.seed,
+        world_size=row.world_size,
+    )

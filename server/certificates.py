@@ -1,0 +1,56 @@
+"""The certificate of an epoch: made from the ledger, and checked against the plan."""
+
+from sqlalchemy import select
+from sqlalchemy.orm import Session
+
+from ddlp.core.certificate import problems_of, seal
+from ddlp.core.errors import NotFound
+from ddlp.core.messages import Certificate, CertificateBatch
+from ddlp.core.types import BatchState, Prong
+from ddlp.server.board import run_plan
+from ddlp.server.models import BatchRow, Epoch, Run
+
+
+def make(session: Session, run: Run, number: int) -> Certificate:
+    """What the ledger says of one epoch."""
+    epoch = session.get(Epoch, (run.id, number))
+    if epoch is None:
+        raise NotFound(f"run {run.name} has not opened epoch {number}")
+    rows = session.scalars(
+        select(BatchRow)
+        .where(
+            BatchRow.run_id == run.id,
+            BatchRow.epoch == number,
+            BatchRow.state == BatchState.CONSUMED.value,
+        )
+        .order_by(BatchRow.step, BatchRow.rank)
+    )
+    delivered = [_entry(row) for row in rows]
+    problems = problems_of(run_plan(run), delivered)
+    return seal(
+        {
+            "run": str(run.id),
+            "epoch": number,
+            "dataset_version": run.dataset_version,
+            "pipeline_hash": run.pipeline_hash,
+            "seed": run.seed,
+            "samples": run.samples,
+            "batch_size": run.batch_size,
+            "batches": epoch.batches,
+            "delivered": [entry.model_dump(mode="json") for entry in delivered],
+            "exactly_once": not problems,
+            "problems": problems,
+        }
+    )
+
+
+def _entry(row: BatchRow) -> CertificateBatch:
+    return CertificateBatch(
+        index=row.index,
+        prong=Prong(row.prong),
+        device=row.device or "",
+        attempt=row.attempt,
+        checksum=row.checksum,
+        rank=row.rank or 0,
+        step=row.step or 0,
+    )

@@ -1,0 +1,245 @@
+"""The dispatcher: one thread through which every change of a run goes.
+
+It takes what has arrived meanwhile, applies it to the board, tops up the windows, writes all of it
+in one transaction, and only then answers. Under load the groups grow by themselves.
+"""
+
+import logging
+import queue
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from concurrent.futures import Future
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy.orm import Session
+
+from ddlp.core.errors import DdlpError, Unavailable
+from ddlp.core.lifecycle import TERMINAL
+from ddlp.core.messages import Fed, FeedRequest, Lease
+from ddlp.core.types import EpochState, Prong, RunState
+from ddlp.server import files, ledger
+from ddlp.server.board import ActiveRun, Board
+from ddlp.server.database import Database
+from ddlp.server.models import Run
+
+_TICK_S = 0.1
+_GROUP = 512
+
+log = logging.getLogger(__name__)
+
+Action = Callable[[Board, Session, float], Any]
+Send = Callable[[Prong, Lease], None]
+
+
+@dataclass
+class _Call:
+    """An action and who waits for it; a deferred one is answered later unless it fails."""
+
+    action: Action
+    answer: "Future[Any]"
+    deferred: bool = False
+
+
+@dataclass
+class _Hungry:
+    """A rank that waits for batches."""
+
+    run_id: uuid.UUID
+    request: FeedRequest
+    until: float
+    answer: "Future[Fed]"
+
+
+class Dispatcher:
+    """Owns the board."""
+
+    def __init__(
+        self, database: Database, board: Board, send: Send, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._database = database
+        self._board = board
+        self._send = send
+        self._clock = clock
+        self._calls: queue.Queue[_Call | None] = queue.Queue()
+        self._hungry: list[_Hungry] = []
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="dispatcher", daemon=True)
+
+    def start(self) -> None:
+        """Read the board, sweep what earlier runs left, and begin."""
+        self._load()
+        files.sweep(self._board)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the group at hand and end."""
+        self._stopping.set()
+        self._calls.put(None)
+        self._thread.join(timeout=10)
+
+    @property
+    def alive(self) -> bool:
+        """Whether the thread works."""
+        return self._thread.is_alive()
+
+    def call(self, action: Action) -> "Future[Any]":
+        """Run an action on the board; the answer comes when its effects are in the database."""
+        answer: Future[Any] = Future()
+        self._calls.put(_Call(action, answer))
+        return answer
+
+    def feed(self, run_id: uuid.UUID, request: FeedRequest) -> "Future[Fed]":
+        """Take acknowledgements, and answer as soon as there is a batch or when time is up."""
+        answer: Future[Fed] = Future()
+
+        def enter(board: Board, session: Session, now: float) -> None:
+            run = board.run(run_id)
+            board.acknowledge(run, request, now)
+            if run.state is RunState.CREATED:
+                self._change(session, run, RunState.RUNNING, now)
+            self._hungry.append(_Hungry(run_id, request, now + request.wait_s, answer))
+
+        self._calls.put(_Call(enter, answer, deferred=True))
+        return answer
+
+    def change_state(self, run_id: uuid.UUID, wanted: RunState) -> "Future[None]":
+        """Pause, resume or cancel a run."""
+        return self.call(
+            lambda board, session, now: self._change(session, board.run(run_id), wanted, now)
+        )
+
+    # In the thread
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            calls = self._gather()
+            try:
+                resolve = self._group(calls)
+            except Exception as error:  # the border of the thread: report to all who wait, go on
+                log.exception("a group could not be written; reading the board again")
+                self._give_up(calls, error)
+                continue
+            for answer, result in resolve:
+                _settle(answer, result)
+
+    def _gather(self) -> list[_Call]:
+        """What has arrived, after a short wait for the first."""
+        calls: list[_Call] = []
+        try:
+            calls.append(self._calls.get(timeout=_TICK_S))  # type: ignore[arg-type]
+            while len(calls) < _GROUP:
+                calls.append(self._calls.get_nowait())  # type: ignore[arg-type]
+        except queue.Empty:
+            pass
+        return [call for call in calls if call is not None]
+
+    def _group(self, calls: list[_Call]) -> list[tuple["Future[Any]", Any]]:
+        now = self._clock()
+        with self._database.session() as session:
+            resolve = [found for call in calls if (found := self._apply(call, session, now))]
+            resolve += self._serve(now)
+            leases = self._advance(session, now)
+            self._save(session, now)
+        for prong, lease in leases:
+            self._send(prong, lease)
+        return resolve
+
+    def _apply(self, call: _Call, session: Session, now: float) -> tuple["Future[Any]", Any] | None:
+        try:
+            result = call.action(self._board, session, now)
+        except DdlpError as error:
+            return call.answer, error
+        return None if call.deferred else (call.answer, result)
+
+    def _serve(self, now: float) -> list[tuple["Future[Any]", Any]]:
+        """Answer the ranks that can be answered; the others go on waiting."""
+        served: list[tuple[Future[Any], Any]] = []
+        still: list[_Hungry] = []
+        for hungry in self._hungry:
+            try:
+                fed = self._board.fetch(self._board.run(hungry.run_id), hungry.request, now)
+            except DdlpError as error:
+                served.append((hungry.answer, error))
+                continue
+            if fed.batches or fed.done or now >= hungry.until:
+                served.append((hungry.answer, fed))
+            else:
+                still.append(hungry)
+        self._hungry = still
+        return served
+
+    def _advance(self, session: Session, now: float) -> list[tuple[Prong, Lease]]:
+        """Let time pass: dead devices, lost leases, full windows, finished runs."""
+        slots = self._board.live_slots(now)
+        leases: list[tuple[Prong, Lease]] = []
+        for run in list(self._board.runs.values()):
+            run.schedule.set_slots(slots)
+            run.schedule.expire(now)
+            if run.producing:
+                leases += [
+                    (b.prong, Lease(run=run.id, epoch=b.epoch, index=b.index, token=b.token))
+                    for b in run.schedule.top_up(now)
+                ]
+            if (bad := run.schedule.poisoned) is not None:
+                reason = f"batch {bad.index} of epoch {bad.epoch}: {bad.reason}"
+                self._change(session, run, RunState.FAILED, now, reason)
+            elif run.schedule.finished:
+                self._change(session, run, RunState.COMPLETED, now)
+        return leases
+
+    def _change(
+        self,
+        session: Session,
+        run: ActiveRun,
+        wanted: RunState,
+        now: float,
+        reason: str | None = None,
+    ) -> None:
+        row = session.get_one(Run, run.id)
+        ledger.change_state(session, row, wanted, now, reason)
+        run.state, run.reason = wanted, reason
+
+    def _save(self, session: Session, now: float) -> None:
+        for run in list(self._board.runs.values()):
+            over = run.state in TERMINAL
+            changes = run.schedule.changes()
+            ledger.save_changes(session, run.id, changes, now)
+            ledger.save_rollups(session, run.id, run.telemetry.closed(now + 2 * over))
+            for epoch in changes.epochs:
+                if epoch.state is EpochState.ABANDONED:
+                    files.remove_batches(epoch)
+            if over:
+                ledger.drop_open_epochs(session, run.id, now)
+                files.remove_run(self._board, run.id)
+                del self._board.runs[run.id]
+
+    def _give_up(self, calls: list[_Call], error: Exception) -> None:
+        """Nothing was written: tell everyone, and read the board back when that works."""
+        failure = Unavailable(f"the database did not take it ({error}); try again")
+        for answer in [*(c.answer for c in calls), *(h.answer for h in self._hungry)]:
+            _settle(answer, failure)
+        self._hungry = []
+        while not self._stopping.wait(_TICK_S):
+            try:
+                self._load()
+            except Exception:
+                log.exception("the database cannot be read; trying again")
+                self._stopping.wait(1)
+            else:
+                return
+
+    def _load(self) -> None:
+        with self._database.session() as session:
+            self._board.load(session)
+
+
+def _settle(answer: "Future[Any]", result: Any) -> None:
+    if answer.cancelled() or answer.done():
+        return
+    if isinstance(result, Exception):
+        answer.set_exception(result)
+    else:
+        answer.set_result(result)

@@ -1,0 +1,214 @@
+"""The tables. Times are seconds since 1970 (UTC); 64-bit checksums are kept as 16 hex digits."""
+
+import uuid
+from typing import Any, ClassVar
+
+from sqlalchemy import (
+    JSON,
+    BigInteger,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    String,
+    Text,
+    UniqueConstraint,
+    Uuid,
+)
+from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+
+_NAMES = {
+    "ix": "ix_%(table_name)s_%(column_0_name)s",
+    "uq": "uq_%(table_name)s_%(column_0_name)s",
+    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
+    "pk": "pk_%(table_name)s",
+}
+
+_ROW_ID = BigInteger().with_variant(Integer, "sqlite")
+
+
+class Base(DeclarativeBase):
+    """What the tables share: column types and names of constraints."""
+
+    metadata = MetaData(naming_convention=_NAMES)
+    type_annotation_map: ClassVar[dict[Any, Any]] = {
+        float: Double,
+        int: BigInteger,
+        uuid.UUID: Uuid,
+        dict[str, Any]: JSON,
+    }
+
+
+class Dataset(Base):
+    """Encoded samples and labels at a place, with an immutable index."""
+
+    __tablename__ = "datasets"
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+    name: Mapped[str] = mapped_column(String(64), unique=True)
+    uri: Mapped[str] = mapped_column(Text)
+    version: Mapped[str] = mapped_column(String(64))
+    samples: Mapped[int]
+    classes: Mapped[list[str]] = mapped_column(JSON)
+    total_bytes: Mapped[int]
+    index_path: Mapped[str] = mapped_column(Text)
+    created_at: Mapped[float]
+
+
+class PipelineRow(Base):
+    """A named pipeline with every default written out."""
+
+    __tablename__ = "pipelines"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    hash: Mapped[str] = mapped_column(String(64))
+    transforms: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    created_at: Mapped[float]
+
+
+class Device(Base):
+    """A registered producer of batches."""
+
+    __tablename__ = "devices"
+
+    name: Mapped[str] = mapped_column(String(64), primary_key=True)
+    prong: Mapped[str] = mapped_column(String(8))
+    kind: Mapped[str] = mapped_column(String(32))
+    slots: Mapped[int]
+    host: Mapped[str] = mapped_column(String(255))
+    engine: Mapped[str] = mapped_column(String(64))
+    store: Mapped[str] = mapped_column(Text)
+    active_w: Mapped[float]
+    power_source: Mapped[str] = mapped_column(String(200))
+    incarnation: Mapped[uuid.UUID]
+    registered_at: Mapped[float]
+    last_seen_at: Mapped[float]
+
+
+class Run(Base):
+    """One job: dataset, pipeline, batch size, epochs, seed, strategy, world size."""
+
+    __tablename__ = "runs"
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+    name: Mapped[str] = mapped_column(String(64), unique=True)
+    dataset_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("datasets.id"), index=True)
+    dataset_version: Mapped[str] = mapped_column(String(64))
+    pipeline: Mapped[str] = mapped_column(String(64))
+    pipeline_hash: Mapped[str] = mapped_column(String(64))
+    transforms: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    engine: Mapped[str] = mapped_column(String(64))
+    samples: Mapped[int]
+    batch_size: Mapped[int]
+    epochs: Mapped[int]
+    seed: Mapped[int]
+    strategy: Mapped[str] = mapped_column(String(32))
+    world_size: Mapped[int]
+    state: Mapped[str] = mapped_column(String(16), index=True)
+    reason: Mapped[str | None] = mapped_column(Text)
+    created_at: Mapped[float] = mapped_column(index=True)
+    started_at: Mapped[float | None]
+    ended_at: Mapped[float | None]
+
+
+class Epoch(Base):
+    """One epoch of a run: the frontier and where it ended."""
+
+    __tablename__ = "epochs"
+
+    run_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True
+    )
+    number: Mapped[int] = mapped_column(primary_key=True)
+    state: Mapped[str] = mapped_column(String(16))
+    batches: Mapped[int]
+    head: Mapped[int]
+    tail: Mapped[int]
+    split: Mapped[int | None]
+    made_cpu: Mapped[int]
+    made_csd: Mapped[int]
+    consumed: Mapped[int]
+    started_at: Mapped[float]
+    ended_at: Mapped[float | None]
+
+
+class BatchRow(Base):
+    """One batch from its first lease to its consumption: both the lease and the ledger's entry."""
+
+    __tablename__ = "batches"
+
+    run_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True
+    )
+    epoch: Mapped[int] = mapped_column(primary_key=True)
+    index: Mapped[int] = mapped_column(primary_key=True)
+    state: Mapped[str] = mapped_column(String(16))
+    prong: Mapped[str] = mapped_column(String(8))
+    token: Mapped[int]
+    attempt: Mapped[int]
+    failures: Mapped[int]
+    device: Mapped[str | None] = mapped_column(String(64))
+    leased_at: Mapped[float]
+    deadline: Mapped[float]
+    ready_at: Mapped[float | None]
+    location: Mapped[str | None] = mapped_column(Text)
+    nbytes: Mapped[int]
+    checksum: Mapped[str] = mapped_column(String(16))
+    seconds: Mapped[float]
+    cpu_s: Mapped[float]
+    rank: Mapped[int | None]
+    step: Mapped[int | None]
+    consumed_at: Mapped[float | None]
+    reason: Mapped[str | None] = mapped_column(Text)
+
+    __table_args__ = (Index("ix_batches_unconsumed", "run_id", "epoch", "state"),)
+
+
+class Rollup(Base):
+    """What happened in one second of a run, by source: `cpu`, `csd` or `trainer`."""
+
+    __tablename__ = "rollups"
+
+    id: Mapped[int] = mapped_column(_ROW_ID, primary_key=True)
+    run_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
+    at: Mapped[int]
+    period_s: Mapped[int]
+    source: Mapped[str] = mapped_column(String(16))
+    batches: Mapped[int]
+    images: Mapped[int]
+    nbytes: Mapped[int]
+    busy_s: Mapped[float]
+    cpu_s: Mapped[float]
+    joules: Mapped[float | None]
+    waited_s: Mapped[float]
+    trained_s: Mapped[float]
+
+    __table_args__ = (UniqueConstraint("run_id", "at", "period_s", "source"),)
+
+
+class ApiKey(Base):
+    """A key that may call the API; only its hash is kept."""
+
+    __tablename__ = "api_keys"
+
+    id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
+    name: Mapped[str] = mapped_column(String(64), unique=True)
+    hash: Mapped[str] = mapped_column(String(64), unique=True)
+    scopes: Mapped[list[str]] = mapped_column(JSON)
+    created_at: Mapped[float]
+    last_used_at: Mapped[float | None]
+    revoked_at: Mapped[float | None]
+
+
+class AuditEvent(Base):
+    """Who did what to what, and when."""
+
+    __tablename__ = "audit_events"
+
+    id: Mapped[int] = mapped_column(_ROW_ID, primary_key=True)
+    at: Mapped[float] = mapped_column(index=True)
+    actor: Mapped[str] = mapped_column(String(64))
+    action: Mapped[str] = mapped_column(String(64))
+    subject: Mapped[str] = mapped_column(String(128), index=True)
+    detail: Mapped[dict[str, Any]]

@@ -1,0 +1,1 @@
+"""One router a resource; routes are thin, services do the work."""

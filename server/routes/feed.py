@@ -1,0 +1,67 @@
+"""What trainers ask: where to go on, the next batches, and a damaged one to be made again."""
+
+import uuid
+
+from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
+
+from ddlp.core.errors import Conflict, NotFound
+from ddlp.core.lifecycle import TERMINAL
+from ddlp.core.messages import Attach, Attached, Damaged, Fed, FeedRequest
+from ddlp.core.types import RunState
+from ddlp.server import runs
+from ddlp.server.board import run_plan
+from ddlp.server.context import Context, ContextDep, done
+from ddlp.server.models import Run
+
+router = APIRouter(prefix="/runs", tags=["feed"])
+
+
+@router.post("/{ref}/attach")
+async def attach(ref: str, body: Attach, context: ContextDep) -> Attached:
+    """Join a run as one rank of a training job."""
+    row = await run_in_threadpool(_find, context, ref)
+    if RunState(row.state) in TERMINAL:
+        raise Conflict(f"run {row.name} is {row.state}; make a new one to train again")
+    epoch, step = await done(
+        context.dispatcher.call(
+            lambda board, _, now: board.attach(row.id, body.rank, body.world_size)
+        )
+    )
+    return Attached(
+        run=row.id,
+        name=row.name,
+        plan=run_plan(row),
+        transforms=row.transforms,
+        pipeline_hash=row.pipeline_hash,
+        epoch=epoch,
+        step=step,
+    )
+
+
+@router.post("/{run_id}/feed")
+async def feed(run_id: uuid.UUID, body: FeedRequest, context: ContextDep) -> Fed:
+    """Say what was consumed, and get the next batches; waits up to `wait_s` for the first."""
+    try:
+        fed: Fed = await done(context.dispatcher.feed(run_id, body))
+    except NotFound:
+        row = await run_in_threadpool(_find, context, str(run_id))
+        return Fed(batches=[], done=False, state=RunState(row.state), reason=row.reason)
+    return fed
+
+
+@router.post("/{run_id}/damaged")
+async def damaged(run_id: uuid.UUID, body: Damaged, context: ContextDep) -> None:
+    """A batch was handed out but cannot be read: it is made again for the same step."""
+    await done(
+        context.dispatcher.call(
+            lambda board, _, now: board.run(run_id).schedule.damaged(
+                body.epoch, body.index, body.token, body.reason
+            )
+        )
+    )
+
+
+def _find(context: Context, ref: str) -> Run:
+    with context.database.session() as session:
+        return runs.find(session, ref)

@@ -1,0 +1,48 @@
+"""Whether the server is up, and whether it can work."""
+
+from fastapi import APIRouter, Response
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from ddlp.core.errors import DdlpError
+from ddlp.server.context import ContextDep
+
+router = APIRouter(tags=["health"])
+
+
+@router.get("/healthz")
+def healthz() -> dict[str, str]:
+    """The process answers."""
+    return {"status": "ok"}
+
+
+@router.get("/readyz")
+def readyz(context: ContextDep, response: Response) -> dict[str, str]:
+    """Database, broker and dispatcher work; 503 names the one that does not."""
+    checks = {
+        "database": _database(context),
+        "broker": _broker(context),
+        "dispatcher": "ok"
+        if context.dispatcher.alive
+        else "its thread has ended; restart the server",
+    }
+    if any(state != "ok" for state in checks.values()):
+        response.status_code = 503
+    return checks
+
+
+def _database(context: ContextDep) -> str:
+    try:
+        with context.database.session() as session:
+            session.execute(text("select 1"))
+    except SQLAlchemyError as error:
+        return str(error)
+    return "ok"
+
+
+def _broker(context: ContextDep) -> str:
+    try:
+        context.broker.check()
+    except DdlpError as error:
+        return str(error)
+    return "ok"

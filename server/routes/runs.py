@@ -1,0 +1,107 @@
+"""Runs: made, shown, paused, resumed, cancelled."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from starlette.concurrency import run_in_threadpool
+
+from ddlp.core.lifecycle import check_change
+from ddlp.core.messages import Certificate, EpochInfo, RunCreate, RunInfo, WorkSpec
+from ddlp.core.types import RunState
+from ddlp.server import certificates, runs
+from ddlp.server.context import Context, ContextDep, SessionDep, done
+from ddlp.server.models import Run
+
+router = APIRouter(prefix="/runs", tags=["runs"])
+
+
+@router.post("", status_code=201)
+async def create(body: RunCreate, context: ContextDep) -> RunInfo:
+    """Make a run; its first batches are prepared at once."""
+
+    def remember() -> tuple[Run, RunInfo]:
+        with context.database.session() as session:
+            row = runs.create(session, body)
+            return row, runs.info(session, row)
+
+    row, info = await run_in_threadpool(remember)
+    await done(context.dispatcher.call(lambda board, session, _: board.add_run(session, row)))
+    return info
+
+
+@router.get("")
+def list_all(
+    session: SessionDep,
+    before: Annotated[float | None, Query(description="Created before this time.")] = None,
+    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+) -> list[RunInfo]:
+    """Runs, the newest first; ask for the next page with the last one's created_at."""
+    return [runs.info(session, row) for row in runs.page(session, before, limit)]
+
+
+@router.get("/{ref}")
+def show(ref: str, session: SessionDep) -> RunInfo:
+    """One run, by name or id."""
+    return runs.info(session, runs.find(session, ref))
+
+
+@router.get("/{ref}/work")
+def work(ref: str, session: SessionDep) -> WorkSpec:
+    """What a worker must know of a run."""
+    return runs.work_spec(session, runs.find(session, ref))
+
+
+@router.get("/{ref}/epochs")
+def epochs(ref: str, session: SessionDep) -> list[EpochInfo]:
+    """The epochs of a run that were opened."""
+    return runs.epochs(session, runs.find(session, ref))
+
+
+@router.get("/{ref}/epochs/{number}/certificate")
+def certificate(ref: str, number: int, session: SessionDep) -> Certificate:
+    """Proof of what one epoch delivered."""
+    return certificates.make(session, runs.find(session, ref), number)
+
+
+@router.get("/{ref}/series")
+def series(
+    ref: str, session: SessionDep, points: Annotated[int, Query(ge=2, le=1000)] = 300
+) -> dict[str, Any]:
+    """Images a second over the run by source: cpu, csd, trainer."""
+    return runs.series(session, runs.find(session, ref), points)
+
+
+@router.post("/{ref}/pause")
+async def pause(ref: str, context: ContextDep) -> RunInfo:
+    """Give out no more work until it is resumed."""
+    return await _change(context, ref, RunState.PAUSED)
+
+
+@router.post("/{ref}/resume")
+async def resume(ref: str, context: ContextDep) -> RunInfo:
+    """Go on with a paused run."""
+    return await _change(context, ref, RunState.RUNNING)
+
+
+@router.post("/{ref}/cancel")
+async def cancel(ref: str, context: ContextDep) -> RunInfo:
+    """End a run for good."""
+    return await _change(context, ref, RunState.CANCELLED)
+
+
+async def _change(context: Context, ref: str, wanted: RunState) -> RunInfo:
+    row = await run_in_threadpool(_find_active, context, ref, wanted)
+    await done(context.dispatcher.change_state(row.id, wanted))
+    return await run_in_threadpool(_info, context, ref)
+
+
+def _find_active(context: Context, ref: str, wanted: RunState) -> Run:
+    with context.database.session() as session:
+        row = runs.find(session, ref)
+        check_change(row.name, RunState(row.state), wanted)
+        return row
+
+
+def _info(context: Context, ref: str) -> RunInfo:
+    with context.database.session() as session:
+        return runs.info(session, runs.find(session, ref))

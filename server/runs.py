@@ -1,0 +1,217 @@
+"""Creates runs and tells how they stand."""
+
+import time
+import uuid
+from typing import Any
+
+from sqlalchemy import func, select
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.orm import Session
+
+from ddlp.core.errors import Conflict, InvalidInput, NotFound
+from ddlp.core.messages import EnergyInfo, EpochInfo, RunCreate, RunInfo, WorkSpec
+from ddlp.core.pipeline import ENGINE
+from ddlp.core.schedule import strategy
+from ddlp.core.types import EpochState, Prong, Provenance, RunState
+from ddlp.server import datasets, pipelines
+from ddlp.server.board import run_plan
+from ddlp.server.ledger import audit
+from ddlp.server.models import Dataset, Epoch, Rollup, Run
+
+_PRONGS = [prong.value for prong in Prong]
+
+
+def create(session: Session, body: RunCreate) -> Run:
+    """Check and remember a run."""
+    strategy(body.strategy)
+    dataset = datasets.find(session, body.dataset)
+    pipeline = pipelines.find(session, body.pipeline)
+    if body.batch_size > dataset.samples:
+        raise InvalidInput(
+            f"batch size {body.batch_size} is larger than dataset {dataset.name} "
+            f"({dataset.samples} samples); choose at most {dataset.samples}"
+        )
+    now = time.time()
+    row = Run(
+        name=body.name or _free_name(session, body.dataset),
+        dataset_id=dataset.id,
+        dataset_version=dataset.version,
+        pipeline=body.pipeline,
+        pipeline_hash=pipeline.hash,
+        transforms=pipeline.spec.transforms,
+        engine=ENGINE,
+        samples=dataset.samples,
+        batch_size=body.batch_size,
+        epochs=body.epochs,
+        seed=body.seed,
+        strategy=body.strategy,
+        world_size=body.world_size,
+        state=RunState.CREATED.value,
+        created_at=now,
+    )
+    _check_world(row)
+    try:
+        session.add(row)
+        session.flush()
+    except IntegrityError as error:
+        raise Conflict(f"there is a run {row.name} already; choose another name") from error
+    audit(session, "run.create", row.name, now, **body.model_dump(mode="json"))
+    return row
+
+
+def find(session: Session, ref: str) -> Run:
+    """A run by its name or its id."""
+    row = session.scalar(select(Run).where(Run.name == ref))
+    if row is None and (run_id := _uuid(ref)) is not None:
+        row = session.get(Run, run_id)
+    if row is None:
+        raise NotFound(f"there is no run {ref}; see: ddlp run list")
+    return row
+
+
+def page(session: Session, before: float | None, limit: int) -> list[Run]:
+    """Runs, the newest first, created before a time."""
+    query = select(Run).order_by(Run.created_at.desc()).limit(limit)
+    return list(session.scalars(query if before is None else query.where(Run.created_at < before)))
+
+
+def work_spec(session: Session, run: Run) -> WorkSpec:
+    """What a worker must know of a run."""
+    dataset = session.get_one(Dataset, run.dataset_id)
+    return WorkSpec(
+        run=run.id,
+        index_path=dataset.index_path,
+        dataset_version=run.dataset_version,
+        transforms=run.transforms,
+        plan=run_plan(run),
+    )
+
+
+def epochs(session: Session, run: Run) -> list[EpochInfo]:
+    """The epochs of a run that were opened."""
+    rows = session.scalars(select(Epoch).where(Epoch.run_id == run.id).order_by(Epoch.number))
+    return [_epoch_info(row) for row in rows]
+
+
+def info(session: Session, run: Run) -> RunInfo:
+    """How a run stands."""
+    dataset = session.get_one(Dataset, run.dataset_id)
+    totals = {row.source: row for row in session.execute(_totals(run.id))}
+    trainer = totals.get("trainer")
+    time_s = trainer.waited_s + trainer.trained_s if trainer else 0
+    return RunInfo(
+        id=run.id,
+        name=run.name,
+        dataset=dataset.name,
+        dataset_version=run.dataset_version,
+        pipeline=run.pipeline,
+        pipeline_hash=run.pipeline_hash,
+        engine=run.engine,
+        batch_size=run.batch_size,
+        epochs=run.epochs,
+        seed=run.seed,
+        strategy=run.strategy,
+        world_size=run.world_size,
+        state=RunState(run.state),
+        reason=run.reason,
+        samples=run.samples,
+        batches=run_plan(run).batches,
+        images={p: totals[p].images if p in totals else 0 for p in _PRONGS},
+        images_per_s={p: _rate(totals.get(p)) for p in _PRONGS},
+        wait_share=trainer.waited_s / time_s if trainer and time_s > 0 else None,
+        energy=[_energy(p, totals.get(p)) for p in _PRONGS],
+        created_at=run.created_at,
+        started_at=run.started_at,
+        ended_at=run.ended_at,
+    )
+
+
+def series(session: Session, run: Run, points: int) -> dict[str, dict[str, list[float]]]:
+    """Images a second by source over the run, in at most so many points each."""
+    mine = Rollup.run_id == run.id
+    first, last = session.execute(
+        select(func.min(Rollup.at), func.max(Rollup.at)).where(mine)
+    ).one()
+    if first is None:
+        return {}
+    step_s = max(1, -(-(last - first + 1) // points))
+    bucket = (Rollup.at - first) / step_s
+    query = (
+        select(
+            Rollup.source, func.floor(bucket).label("slot"), func.sum(Rollup.images).label("images")
+        )
+        .where(mine)
+        .group_by(Rollup.source, func.floor(bucket))
+        .order_by(func.floor(bucket))
+    )
+    found: dict[str, dict[str, list[float]]] = {}
+    for source, slot, images in session.execute(query):
+        line = found.setdefault(source, {"at": [], "images_per_s": []})
+        line["at"].append(first + int(slot) * step_s)
+        line["images_per_s"].append(images / step_s)
+    return found
+
+
+def _check_world(run: Run) -> None:
+    batches = run_plan(run).batches
+    if run.world_size > batches:
+        raise InvalidInput(
+            f"{run.world_size} ranks cannot share {batches} batches; use a smaller batch size"
+        )
+
+
+def _free_name(session: Session, dataset: str) -> str:
+    count = session.scalar(select(func.count()).select_from(Run)) or 0
+    while session.scalar(select(Run.id).where(Run.name == f"{dataset[:48]}-{count + 1}")):
+        count += 1
+    return f"{dataset[:48]}-{count + 1}"
+
+
+def _epoch_info(row: Epoch) -> EpochInfo:
+    return EpochInfo(
+        number=row.number,
+        state=EpochState(row.state),
+        batches=row.batches,
+        head=row.head,
+        tail=row.tail,
+        split=row.split,
+        meeting_point=row.head if row.head >= row.tail else None,
+        made={Prong.CPU.value: row.made_cpu, Prong.CSD.value: row.made_csd},
+        consumed=row.consumed,
+        started_at=row.started_at,
+        ended_at=row.ended_at,
+    )
+
+
+def _totals(run_id: uuid.UUID) -> Any:
+    sums = [
+        func.sum(column).label(column.key)
+        for column in (Rollup.images, Rollup.joules, Rollup.waited_s, Rollup.trained_s)
+    ]
+    seconds = (func.max(Rollup.at) - func.min(Rollup.at) + 1).label("span_s")
+    return (
+        select(Rollup.source, seconds, *sums).where(Rollup.run_id == run_id).group_by(Rollup.source)
+    )
+
+
+def _rate(total: Any) -> float | None:
+    return total.images / total.span_s if total else None
+
+
+def _energy(prong: str, total: Any) -> EnergyInfo:
+    known = total is not None and total.joules is not None and total.images
+    busy = "CPU seconds" if prong == Prong.CPU.value else "busy seconds"
+    return EnergyInfo(
+        source=prong,
+        joules=total.joules if known else None,
+        joules_per_image=total.joules / total.images if known else None,
+        provenance=(Provenance.MODELLED if known else Provenance.UNAVAILABLE).value,
+        method=f"{busy} × declared watts" if known else "nothing was made by this prong",
+    )
+
+
+def _uuid(text: str) -> uuid.UUID | None:
+    try:
+        return uuid.UUID(text)
+    except ValueError:
+        return None

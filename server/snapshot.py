@@ -1,0 +1,86 @@
+"""A run at one moment, as its page shows it: both fronts, what lies where, live rates."""
+
+import uuid
+from dataclasses import dataclass, field
+
+from ddlp.core.schedule import EpochSchedule
+from ddlp.core.types import BatchState, Prong, RunState
+from ddlp.server.board import ActiveRun, Board
+
+
+@dataclass(frozen=True)
+class Front:
+    """One prong's side of an epoch, in batches."""
+
+    taken: int
+    """Given out so far from this end."""
+    delivered: int
+    ready: int
+    leased: int
+    images_per_s: float
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """A run at one moment."""
+
+    state: RunState
+    epoch: int | None
+    batches: int
+    consumed: int
+    cpu: Front
+    csd: Front
+    split: int | None
+    meeting_point: int | None
+    delivered_images_per_s: float
+    wait_share: float | None
+    trainer_silent_s: float | None
+    """Seconds since a trainer was last heard of; None while none has come."""
+    live_devices: dict[str, str] = field(default_factory=dict)
+
+
+def take(board: Board, run_id: uuid.UUID, now: float) -> Snapshot:
+    """How a run stands now."""
+    run = board.run(run_id)
+    epoch = _shown_epoch(run)
+    heard = max(run.trainers.values(), default=None)
+    return Snapshot(
+        state=run.state,
+        epoch=epoch.number if epoch else None,
+        batches=run.schedule.plan.batches,
+        consumed=epoch.consumed if epoch else 0,
+        cpu=_front(run, epoch, Prong.CPU, now),
+        csd=_front(run, epoch, Prong.CSD, now),
+        split=epoch.split if epoch else None,
+        meeting_point=epoch.meeting_point if epoch else None,
+        delivered_images_per_s=run.telemetry.images_per_s(now, "trainer"),
+        wait_share=run.telemetry.wait_share(),
+        trainer_silent_s=None if heard is None else now - heard,
+        live_devices={
+            device.name: device.kind.value
+            for device in board.devices.values()
+            if board.is_live(device, now) and device.prong in run.schedule.strategy.prongs
+        },
+    )
+
+
+def _shown_epoch(run: ActiveRun) -> EpochSchedule | None:
+    """The epoch that is being delivered; the next one may already be under way behind it."""
+    return run.schedule.epochs[min(run.schedule.epochs)] if run.schedule.epochs else None
+
+
+def _front(run: ActiveRun, epoch: EpochSchedule | None, prong: Prong, now: float) -> Front:
+    rate = run.telemetry.images_per_s(now, prong.value)
+    if epoch is None:
+        return Front(0, 0, 0, 0, rate)
+    frontier = epoch.frontier
+    taken = frontier.head if prong is Prong.CPU else epoch.batches - frontier.tail
+    mine = [batch.state for batch in epoch.under_way.values() if batch.prong is prong]
+    handed = mine.count(BatchState.HANDED)
+    return Front(
+        taken=taken,
+        delivered=epoch.handed_of[prong] - handed,
+        ready=mine.count(BatchState.READY) + handed,
+        leased=sum(state.in_flight for state in mine),
+        images_per_s=rate,
+    )

@@ -1,0 +1,1 @@
+"""The pages: server-rendered, kept live by htmx over server-sent events."""

@@ -1,0 +1,65 @@
+"""The whole application: the API with its pages, and what a browser may load."""
+
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.responses import HTMLResponse, JSONResponse, Response
+from starlette.datastructures import MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from ddlp.core.errors import DdlpError
+from ddlp.server.app import create_api
+from ddlp.server.context import Context
+from ddlp.web.pages import router, templates
+
+_STATIC = Path(__file__).parent / "static"
+_POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+
+
+def create_app(context: Context) -> FastAPI:
+    """Pages over the API; nothing is loaded from other hosts."""
+    app = create_api(context)
+    app.include_router(router)
+    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
+    app.add_exception_handler(DdlpError, _explain)
+    app.add_exception_handler(HTTPException, _explain)
+    app.add_middleware(_Headers)
+    return app
+
+
+async def _explain(request: Request, error: Exception) -> Response:
+    """Errors as a page for people, as JSON for programs."""
+    if isinstance(error, HTTPException):
+        status, message = error.status_code, str(error.detail)
+    else:
+        assert isinstance(error, DdlpError)
+        status, message = error.status, str(error)
+    if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
+        return JSONResponse({"detail": message}, status_code=status)
+    page: HTMLResponse = templates.TemplateResponse(
+        request, "error.html", {"status": status, "message": message}, status_code=status
+    )
+    return page
+
+
+class _Headers:
+    """ASGI middleware that tells browsers what a page may load."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = MutableHeaders(scope=message)
+                headers["Content-Security-Policy"] = _POLICY
+                headers["X-Content-Type-Options"] = "nosniff"
+                headers["Referrer-Policy"] = "no-referrer"
+            await send(message)
+
+        await self._app(scope, receive, send_with_headers)

@@ -1,0 +1,107 @@
+"""The pages and the live streams behind them."""
+
+import json
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+from fastapi import APIRouter, Request
+from fastapi.responses import HTMLResponse
+from fastapi.templating import Jinja2Templates
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import StreamingResponse
+
+from ddlp.core.errors import NotFound
+from ddlp.core.types import Prong
+from ddlp.server import datasets, devices, runs, snapshot
+from ddlp.server.context import Context, ContextDep, SessionDep, done
+from ddlp.server.models import Dataset, Run
+from ddlp.server.routes.events import event, stream, watch
+from ddlp.server.snapshot import Snapshot
+from ddlp.web.views import RunView, device_row, run_row, run_view
+
+_SHOWN = 50
+
+router = APIRouter(include_in_schema=False)
+templates = Jinja2Templates(Path(__file__).parent / "templates")
+templates.env.trim_blocks = templates.env.lstrip_blocks = True
+
+
+@router.get("/")
+def index(request: Request, session: SessionDep, context: ContextDep) -> HTMLResponse:
+    """Runs and devices."""
+    return templates.TemplateResponse(
+        request,
+        "runs.html",
+        {
+            "runs": [run_row(runs.info(session, row)) for row in runs.page(session, None, _SHOWN)],
+            "devices": [
+                device_row(info)
+                for info in devices.list_all(session, context.settings, time.time())
+            ],
+            "datasets": [
+                datasets.info(row) for row in session.query(Dataset).order_by(Dataset.name)
+            ],
+        },
+    )
+
+
+@router.get("/runs/{ref}")
+async def run_page(ref: str, request: Request, context: ContextDep) -> HTMLResponse:
+    """One run."""
+    row = await run_in_threadpool(_find, context, ref)
+    view = await _view(context, row)
+    return templates.TemplateResponse(request, "run.html", {"run": view})
+
+
+@router.get("/runs/{ref}/live")
+async def live(ref: str, context: ContextDep) -> StreamingResponse:
+    """The changing part of a run's page, again and again until the run is over."""
+    row = await run_in_threadpool(_find, context, ref)
+
+    async def lines() -> AsyncIterator[str]:
+        async for seen in watch(context, row):
+            view = await run_in_threadpool(_read, context, ref, seen)
+            yield _message(view)
+            yield event("rates", json.dumps(_rates(view, seen)))
+        yield event("over", "{}")
+        yield _message(await run_in_threadpool(_read, context, ref, None))
+
+    return stream(context, lines())
+
+
+async def _view(context: Context, row: Run) -> RunView:
+    try:
+        seen = await done(
+            context.dispatcher.call(lambda board, _, now: snapshot.take(board, row.id, now))
+        )
+    except NotFound:
+        seen = None
+    return await run_in_threadpool(_read, context, row.name, seen)
+
+
+def _find(context: Context, ref: str) -> Run:
+    with context.database.session() as session:
+        return runs.find(session, ref)
+
+
+def _read(context: Context, ref: str, seen: Snapshot | None) -> RunView:
+    with context.database.session() as session:
+        row = runs.find(session, ref)
+        return run_view(runs.info(session, row), runs.epochs(session, row), seen)
+
+
+def _message(view: RunView) -> str:
+    html = templates.get_template("run_live.html").render(run=view)
+    return "".join(f"data: {line}\n" for line in html.splitlines()) + "\n"
+
+
+def _rates(view: RunView, seen: Snapshot) -> dict[str, Any]:
+    return {
+        "at": time.time(),
+        Prong.CPU.value: seen.cpu.images_per_s,
+        Prong.CSD.value: seen.csd.images_per_s,
+        "trainer": seen.delivered_images_per_s,
+        "percent": view.percent,
+    }

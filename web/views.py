@@ -1,0 +1,331 @@
+"""View models: what the templates show, computed and formatted beforehand."""
+
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from ddlp.core.lifecycle import ALLOWED
+from ddlp.core.messages import DeviceInfo, EpochInfo, RunInfo
+from ddlp.core.schedule import STRATEGIES
+from ddlp.core.types import EpochState, Prong, RunState
+from ddlp.server.snapshot import Front, Snapshot
+
+SCALE = 1000
+"""Width of the bar of both fronts, in its own units."""
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A piece of the bar."""
+
+    kind: str
+    x: float
+    width: float
+
+
+@dataclass(frozen=True)
+class Side:
+    """One front in words."""
+
+    label: str
+    delivered: str
+    ready: str
+    leased: str
+    rate: str
+    emulated: bool
+
+
+@dataclass(frozen=True)
+class Fronts:
+    """Both fronts of the epoch that is being delivered."""
+
+    title: str
+    segments: list[Segment]
+    marker: float | None
+    cpu: Side
+    csd: Side
+    outlook: str
+    summary: str
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One large figure."""
+
+    figure: str
+    caption: str
+    mark: str | None = None
+
+
+@dataclass(frozen=True)
+class RunView:
+    """A run's page."""
+
+    name: str
+    state: str
+    reason: str | None
+    chips: list[str]
+    actions: list[str]
+    live: bool
+    percent: int
+    fronts: Fronts
+    tiles: list[Tile]
+    energy: list[tuple[str, str, str, str]]
+    epochs: list[tuple[int, str, str, str, str]]
+    facts: list[tuple[str, str]]
+
+
+@dataclass(frozen=True)
+class RunRow:
+    """A run in the list."""
+
+    name: str
+    state: str
+    dataset: str
+    strategy: str
+    images: str
+    created: str
+    created_exact: str
+
+
+@dataclass(frozen=True)
+class DeviceRow:
+    """A device in the list."""
+
+    name: str
+    prong: str
+    kind: str
+    emulated: bool
+    slots: int
+    live: bool
+    engine: str
+
+
+def run_view(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> RunView:
+    """Everything a run's page shows."""
+    state = seen.state if seen else info.state
+    return RunView(
+        name=info.name,
+        state=state.value,
+        reason=info.reason,
+        chips=[
+            _epoch_chip(info, epochs, seen),
+            info.strategy,
+            f"batch {info.batch_size}",
+            f"seed {info.seed}",
+        ],
+        actions=_actions(state),
+        live=seen is not None,
+        percent=_percent(info, epochs, seen),
+        fronts=_fronts(info, epochs, seen),
+        tiles=_tiles(info, seen),
+        energy=[
+            (
+                "CPU workers" if entry.source == Prong.CPU.value else "CSD (emulated)",
+                _joules(entry.joules),
+                _joules(entry.joules_per_image),
+                f"{entry.provenance} · {entry.method}",
+            )
+            for entry in info.energy
+        ],
+        epochs=[_epoch_row(epoch) for epoch in reversed(epochs[-12:])],
+        facts=[
+            ("dataset", f"{info.dataset} · {info.samples:,} samples · {info.dataset_version[:12]}"),
+            ("pipeline", f"{info.pipeline} · {info.pipeline_hash[:12]}"),
+            ("engine", info.engine),
+            ("strategy", STRATEGIES[info.strategy].summary),
+            ("ranks", str(info.world_size)),
+            ("created", exact(info.created_at)),
+        ],
+    )
+
+
+def run_row(info: RunInfo) -> RunRow:
+    """A run as one line of the list."""
+    made = sum(info.images.values())
+    return RunRow(
+        name=info.name,
+        state=info.state.value,
+        dataset=info.dataset,
+        strategy=info.strategy,
+        images=f"{made:,} of {info.samples * info.epochs:,}",
+        created=_ago(info.created_at),
+        created_exact=exact(info.created_at),
+    )
+
+
+def device_row(info: DeviceInfo) -> DeviceRow:
+    """A device as one line of the list."""
+    return DeviceRow(
+        name=info.name,
+        prong=info.prong.value,
+        kind=info.kind.value,
+        emulated=info.emulated,
+        slots=info.slots,
+        live=info.live,
+        engine=info.engine,
+    )
+
+
+def exact(at: float) -> str:
+    """A time to the second."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def _actions(state: RunState) -> list[str]:
+    verbs = {RunState.PAUSED: "pause", RunState.RUNNING: "resume", RunState.CANCELLED: "cancel"}
+    wanted = [verb for target, verb in verbs.items() if target in ALLOWED[state]]
+    return [verb for verb in wanted if verb != "resume" or state is RunState.PAUSED]
+
+
+def _epoch_chip(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> str:
+    number = (
+        seen.epoch
+        if seen and seen.epoch is not None
+        else max((e.number for e in epochs), default=0)
+    )
+    return f"epoch {number + 1} of {info.epochs}"
+
+
+def _percent(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> int:
+    whole = sum(e.consumed for e in epochs if seen is None or e.number != seen.epoch)
+    now = seen.consumed if seen else 0
+    return round(100 * (whole + now) / max(1, info.batches * info.epochs))
+
+
+def _fronts(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> Fronts:
+    cpu, csd = (seen.cpu, seen.csd) if seen else _final_fronts(epochs)
+    marker, outlook = _outlook(info, epochs, seen)
+    return Fronts(
+        title=f"Both fronts · {info.batches:,} batches of {info.batch_size}",
+        segments=_segments(info.batches, cpu, csd),
+        marker=marker,
+        cpu=_side("CPU from the head", cpu, emulated=False),
+        csd=_side("CSD from the tail", csd, emulated=True),
+        outlook=outlook,
+        summary=(
+            f"CPU delivered {cpu.delivered} from the head, CSD delivered {csd.delivered} from the "
+            f"tail, of {info.batches} batches"
+        ),
+    )
+
+
+def _final_fronts(epochs: list[EpochInfo]) -> tuple[Front, Front]:
+    """The last epoch that delivered something, when there is nothing live to show."""
+    shown = next((epoch for epoch in reversed(epochs) if epoch.consumed), None)
+    made = shown.made if shown else {"cpu": 0, "csd": 0}
+    cpu, csd = (Front(made[p], made[p], 0, 0, 0.0) for p in ("cpu", "csd"))
+    return cpu, csd
+
+
+def _segments(batches: int, cpu: Front, csd: Front) -> list[Segment]:
+    unit = SCALE / max(1, batches)
+    segments: list[Segment] = []
+    left = 0.0
+    for kind, count in (("delivered", cpu.delivered), ("ready", cpu.ready), ("leased", cpu.leased)):
+        segments.append(Segment(f"cpu-{kind}", left, count * unit))
+        left += count * unit
+    right = float(SCALE)
+    for kind, count in (("delivered", csd.delivered), ("ready", csd.ready), ("leased", csd.leased)):
+        right -= count * unit
+        segments.append(Segment(f"csd-{kind}", right, count * unit))
+    return [segment for segment in segments if segment.width > 0]
+
+
+def _side(label: str, front: Front, emulated: bool) -> Side:
+    return Side(
+        label=label,
+        delivered=f"{front.delivered:,}",
+        ready=f"{front.ready:,}",
+        leased=f"{front.leased:,}",
+        rate=f"{front.images_per_s:,.0f}",
+        emulated=emulated,
+    )
+
+
+def _outlook(
+    info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None
+) -> tuple[float | None, str]:
+    """Where the fronts meet: where they did, or where they will at the rates of now."""
+    if seen is None:
+        last = next(
+            (e for e in reversed(epochs) if e.consumed and e.meeting_point is not None), None
+        )
+        if last is None or last.meeting_point is None:
+            return None, "the fronts did not meet"
+        place = SCALE * last.meeting_point / info.batches
+        return place, f"they met at batch {last.meeting_point:,}"
+    if seen.meeting_point is not None:
+        return (
+            SCALE * seen.meeting_point / seen.batches,
+            f"they met at batch {seen.meeting_point:,}",
+        )
+    if seen.state is RunState.PAUSED:
+        return None, "paused"
+    return _forecast(info, seen)
+
+
+def _forecast(info: RunInfo, seen: Snapshot) -> tuple[float | None, str]:
+    rate = seen.cpu.images_per_s + seen.csd.images_per_s
+    if rate <= 0:
+        waiting = seen.cpu.ready + seen.csd.ready > 0
+        return None, "waiting for the trainer" if waiting else "starting"
+    left = seen.batches - seen.cpu.taken - seen.csd.taken
+    meeting = seen.split
+    if meeting is None:
+        meeting = seen.cpu.taken + round(left * seen.cpu.images_per_s / rate)
+    return (
+        SCALE * meeting / seen.batches,
+        f"they meet near batch {meeting:,} in about {_duration(left * info.batch_size / rate)}",
+    )
+
+
+def _tiles(info: RunInfo, seen: Snapshot | None) -> list[Tile]:
+    made = sum(info.images.values())
+    joules = [entry.joules for entry in info.energy if entry.joules is not None]
+    per_image = _joules(sum(joules) / made) if joules and made else "—"
+    wait = seen.wait_share if seen else info.wait_share
+    if seen:
+        rate, caption = f"{seen.delivered_images_per_s:,.0f}", "images/s delivered now"
+    else:
+        rate, caption = f"{made:,}", "images made"
+    return [
+        Tile(rate, caption),
+        Tile("—" if wait is None else f"{wait:.1%}", "of the trainer's time spent waiting"),
+        Tile(per_image, "per image", "modelled" if joules else "unavailable"),
+        Tile(
+            _duration((info.ended_at or time.time()) - (info.started_at or info.created_at)),
+            "so far" if seen else "in all",
+        ),
+    ]
+
+
+def _epoch_row(epoch: EpochInfo) -> tuple[int, str, str, str, str]:
+    met = "—" if epoch.meeting_point is None else f"batch {epoch.meeting_point:,}"
+    ended = epoch.ended_at or time.time()
+    over = "" if epoch.state is EpochState.OPEN else f" in {_duration(ended - epoch.started_at)}"
+    return (
+        epoch.number,
+        f"{epoch.state.value}{over}",
+        f"{epoch.made['cpu']:,} CPU · {epoch.made['csd']:,} CSD",
+        met,
+        f"{epoch.consumed:,} of {epoch.batches:,}",
+    )
+
+
+def _joules(value: float | None) -> str:
+    if value is None:
+        return "—"
+    return f"{value:,.0f} J" if value >= 100 else f"{value:.3g} J"
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def _ago(at: float) -> str:
+    return f"{_duration(time.time() - at)} ago"

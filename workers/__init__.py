@@ -1,0 +1,1 @@
+"""Producers of batches: Celery workers that know the queue and the control plane's URL."""

@@ -1,0 +1,86 @@
+"""What a worker process does with one message: claim, make, commit."""
+
+import logging
+import uuid
+from typing import Any
+
+from pydantic import ValidationError
+
+from ddlp.core.client import Client
+from ddlp.core.errors import BadSample, Conflict, DdlpError, NotFound, Unavailable
+from ddlp.core.messages import Claim, Commit, Failure, Lease, WorkSpec
+from ddlp.core.produce import Producer, forget
+from ddlp.core.schedule.run import Made
+from ddlp.core.store import BatchStore
+from ddlp.workers.device import WorkerDevice
+
+_KEPT_RUNS = 4
+
+log = logging.getLogger(__name__)
+
+
+class Bench:
+    """One worker process's place of work: its connection and the runs it has at hand."""
+
+    def __init__(self, device: WorkerDevice, url: str) -> None:
+        self._device = device
+        self._client = Client(url)
+        self._store = BatchStore(device.store)
+        self._producers: dict[uuid.UUID, Producer] = {}
+
+    def handle(self, body: Any) -> None:
+        """Work off one message. It may be late, doubled or nonsense: then nothing happens."""
+        try:
+            lease = Lease.model_validate(body)
+        except ValidationError as error:
+            log.warning("a message that is no lease was dropped: %s", error)
+            return
+        try:
+            self._client.post("/leases/claim", Claim(lease=lease, device=self._device.name))
+            self._work(lease)
+        except (Conflict, NotFound) as error:
+            log.info("dropped: %s", error)
+        except Unavailable as error:
+            log.warning("gave up on batch %d: %s", lease.index, error)
+
+    def _work(self, lease: Lease) -> None:
+        try:
+            made = self._producer(lease.run).make(lease, self._device.speed)
+        except BadSample as error:
+            self._fail(lease, str(error), permanent=True)
+        except DdlpError as error:
+            self._fail(lease, str(error))
+        except Exception as error:  # the border of the task: the run must learn of it
+            log.exception("batch %d failed", lease.index)
+            self._fail(lease, f"{type(error).__name__}: {error}")
+        else:
+            self._commit(lease, made)
+
+    def _producer(self, run: uuid.UUID) -> Producer:
+        if run not in self._producers:
+            spec = WorkSpec.model_validate(self._client.get(f"/runs/{run}/work"))
+            while len(self._producers) >= _KEPT_RUNS:
+                del self._producers[next(iter(self._producers))]
+            self._producers[run] = Producer(spec, self._store, self._device.name)
+        return self._producers[run]
+
+    def _commit(self, lease: Lease, made: Made) -> None:
+        commit = Commit(
+            lease=lease,
+            device=self._device.name,
+            nbytes=made.nbytes,
+            checksum=made.checksum,
+            seconds=made.seconds,
+            cpu_s=made.cpu_s,
+        )
+        try:
+            self._client.post("/leases/commit", commit)
+        except Conflict:
+            forget(made)
+            raise
+
+    def _fail(self, lease: Lease, reason: str, permanent: bool = False) -> None:
+        failure = Failure(
+            lease=lease, device=self._device.name, reason=reason[:2000], permanent=permanent
+        )
+        self._client.post("/leases/fail", failure)

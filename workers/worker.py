@@ -1,0 +1,62 @@
+"""Runs a Celery worker for one device: a pool of processes on the queue of its prong."""
+
+import os
+from typing import Any
+
+from celery import Celery
+from celery.signals import worker_process_init, worker_ready, worker_shutting_down
+
+from ddlp.core.errors import InvalidInput
+from ddlp.core.process import die_with_parent
+from ddlp.core.queue import TASK, create_celery
+from ddlp.core.settings import Settings
+from ddlp.workers.device import Presence, WorkerDevice
+from ddlp.workers.tasks import Bench
+
+
+def run_worker(settings: Settings, device: WorkerDevice) -> None:
+    """Serve until told to stop."""
+    if settings.redis_url is None:
+        raise InvalidInput("DDLP_REDIS_URL is not set; name the broker, or use: ddlp up")
+    celery = create_celery(settings.redis_url)
+    _add_task(celery, device, settings.server_url)
+    presence = Presence(device, settings.server_url)
+    main = os.getpid()
+
+    # Celery keeps only weak references to receivers: the names keep them alive.
+    def ready(**_: Any) -> None:
+        presence.start()
+
+    def stopping(**_: Any) -> None:
+        presence.stop()
+
+    def child(**_: Any) -> None:
+        die_with_parent(main)
+
+    worker_ready.connect(ready)
+    worker_shutting_down.connect(stopping)
+    worker_process_init.connect(child)
+    worker = celery.Worker(
+        hostname=f"{device.name}@{device.prong}",
+        pool="prefork",
+        concurrency=device.slots,
+        queues=[device.prong.value],
+        loglevel="WARNING",
+        optimization="fair",
+        without_gossip=True,
+        without_mingle=True,
+        without_heartbeat=True,
+    )
+    worker.start()
+
+
+def _add_task(celery: Celery, device: WorkerDevice, url: str) -> None:
+    benches: dict[int, Bench] = {}
+
+    @celery.task(name=TASK)  # type: ignore[untyped-decorator]
+    def produce(body: Any) -> None:
+        # One bench a process: made after the fork, so that no connection is shared.
+        pid = os.getpid()
+        if pid not in benches:
+            benches[pid] = Bench(device, url)
+        benches[pid].handle(body)
