@@ -233,6 +233,14 @@ class Attached(Message):
     step: int
 
 
+class Rewind(Message):
+    """A rank goes back to where its checkpoint was taken."""
+
+    rank: int = Field(ge=0)
+    epoch: int = Field(ge=0)
+    step: int = Field(ge=0)
+
+
 class FeedRequest(Message):
     """A rank's question for its next batches, carrying what it has consumed meanwhile."""
 

@@ -3,6 +3,7 @@
 import queue
 import time
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Self
 
@@ -15,8 +16,9 @@ except ImportError as error:
 
 from ddlp.core.errors import Conflict, InvalidInput, WaitTimeout
 from ddlp.core.pipeline import Pipeline, PipelineSpec
+from ddlp.core.ranges import Ranges
 from ddlp.core.settings import load_settings
-from ddlp.loader.feed import Feed, RemoteFeed
+from ddlp.loader.feed import Feed, LoaderState, RemoteFeed
 from ddlp.loader.local import LocalFeed, LocalRun
 from ddlp.loader.prefetch import Position, Prefetcher
 from ddlp.loader.tensors import TensorBatch, ToTensors
@@ -114,6 +116,7 @@ class DualLoader:
         self._prefetch = prefetch
         self._wait_timeout_s = timeout_s or load_settings().wait_timeout_s
         self._next = Position(attached.epoch, attached.step)
+        self._delivered = Ranges()
         self._reader: Prefetcher | None = None
         self.timing = Timing()
         self.pipeline = Pipeline.parse(PipelineSpec(transforms=attached.transforms))
@@ -152,14 +155,17 @@ class DualLoader:
             self.timing.begin()
             while (batch := self._wait(reader)) is not None:
                 self.timing.waited()
+                self._next = Position(self._next.epoch, self._next.step + 1)
+                self._delivered.add(batch.index)
                 yield batch
                 self.timing.trained()
-                self._next = Position(self._next.epoch, reader.consumed())
+                reader.consumed()
             reader.finish(self._wait_timeout_s)
         finally:
             reader.stop()
             self._reader = None
             self._next = Position(self._next.epoch + 1, 0)
+            self._delivered = Ranges()
 
     def _wait(self, reader: Prefetcher) -> TensorBatch | None:
         deadline = time.monotonic() + self._wait_timeout_s
@@ -174,6 +180,31 @@ class DualLoader:
                         f"no batch for {self._wait_timeout_s:.0f} s; waiting for: "
                         f"{reader.waiting_for}; raise wait_timeout_s if that is expected"
                     ) from None
+
+    def state_dict(self) -> dict[str, Any]:
+        """Where training stands, the batch at hand included; small whatever the dataset's size."""
+        state = LoaderState(
+            epoch=self._next.epoch,
+            step=self._next.step,
+            delivered=[list(pair) for pair in self._delivered],
+            split=self._feed.split(self._next.epoch),
+            plan=asdict(self._feed.attached.plan),
+        )
+        return asdict(state)
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Go on from a state: the next pass delivers what its epoch had left."""
+        given = LoaderState(**state)
+        if self._reader is not None:
+            raise Conflict("a pass over this loader is under way; finish or close it first")
+        if given.plan != asdict(self._feed.attached.plan):
+            raise InvalidInput(
+                f"the state is of another run ({given.plan}); this one is "
+                f"{asdict(self._feed.attached.plan)}"
+            )
+        self._feed.resume(self._rank, given)
+        self._next = Position(given.epoch, given.step)
+        self._delivered = Ranges((start, stop) for start, stop in given.delivered)
 
     def close(self) -> None:
         """Let go of the run; with a local one its processes and files go too."""

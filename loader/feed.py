@@ -1,10 +1,26 @@
 """Where a loader gets its batches from: a server's run, or a schedule in its own process."""
 
-from typing import Protocol
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 from ddlp.core.client import Client
 from ddlp.core.errors import Conflict
-from ddlp.core.messages import Attach, Attached, Damaged, Fed, FeedRequest
+from ddlp.core.messages import Attach, Attached, Damaged, Fed, FeedRequest, Rewind
+
+
+@dataclass(frozen=True)
+class LoaderState:
+    """Where a rank stands: enough to go on from, whatever the dataset's size."""
+
+    epoch: int
+    step: int
+    """Batches of the epoch that were consumed."""
+    delivered: list[list[int]]
+    """Which ones, as [first, last + 1] ranges."""
+    split: int | None
+    """Where the CPU's share ends, if the run's strategy has fixed it and no server keeps it."""
+    plan: dict[str, Any]
+    """What the run was: a state fits no other."""
 
 
 class Feed(Protocol):
@@ -17,6 +33,12 @@ class Feed(Protocol):
 
     def damaged(self, report: Damaged) -> None:
         """Have a batch that cannot be read made again."""
+
+    def split(self, epoch: int) -> int | None:
+        """What a state must carry because nobody else remembers it."""
+
+    def resume(self, rank: int, state: LoaderState) -> None:
+        """Go to where a checkpoint was taken."""
 
     def close(self) -> None:
         """Let go of everything."""
@@ -41,6 +63,15 @@ class RemoteFeed:
             self._client.post(f"{self._path}/damaged", report)
         except Conflict:
             return
+
+    def split(self, epoch: int) -> int | None:
+        """The server remembers it."""
+        return None
+
+    def resume(self, rank: int, state: LoaderState) -> None:
+        """The server knows what was delivered since, and delivers it again."""
+        body = Rewind(rank=rank, epoch=state.epoch, step=state.step)
+        self._client.post(f"{self._path}/rewind", body)
 
     def close(self) -> None:
         """Close the connection."""

@@ -16,16 +16,18 @@ from pathlib import Path
 from typing import Any
 
 from ddlp.core.dataset import scan_folder, write_index
-from ddlp.core.errors import InvalidInput, Refused
+from ddlp.core.errors import Conflict, InvalidInput, Refused
 from ddlp.core.local_worker import Hello, Report
 from ddlp.core.messages import Attached, Damaged, Fed, FedBatch, FeedRequest, Lease, WorkSpec
 from ddlp.core.owned_folder import make_owned_folder, shared_memory
 from ddlp.core.pipeline import Pipeline
 from ddlp.core.plan import RunPlan
 from ddlp.core.produce import forget
-from ddlp.core.schedule import Batch, RunSchedule, strategy
+from ddlp.core.ranges import Ranges
+from ddlp.core.schedule import Batch, EpochSchedule, RunSchedule, strategy
 from ddlp.core.schedule.run import Made
 from ddlp.core.types import Prong, RunState
+from ddlp.loader.feed import LoaderState
 from ddlp.loader.worker_process import WorkerProcess
 
 _GLANCE_S = 0.5
@@ -112,6 +114,22 @@ class LocalFeed:
         with self._changed:
             self._schedule.damaged(report.epoch, report.index, report.token, report.reason)
             self._advance()
+
+    def split(self, epoch: int) -> int | None:
+        """Where the CPU's share of an epoch ends, once that is fixed."""
+        with self._changed:
+            schedule = self._schedule.epochs.get(epoch)
+            return schedule.split if schedule else None
+
+    def resume(self, rank: int, state: LoaderState) -> None:
+        """Take the epoch up where it was left; only before the first batch."""
+        with self._changed:
+            if self._schedule.next_token > 1:
+                raise Conflict("load the state before the first pass over the loader")
+            done = Ranges((start, stop) for start, stop in state.delivered)
+            plan = self._schedule.plan
+            epoch = EpochSchedule.resumed(state.epoch, plan.batches, done, state.split)
+            self._schedule.resume(epoch)
 
     def close(self) -> None:
         """End the workers and remove what they wrote."""

@@ -56,12 +56,11 @@ class Prefetcher:
             raise item
         return item
 
-    def consumed(self) -> int:
-        """The trainer is done with one more batch; returns how many that makes."""
+    def consumed(self) -> None:
+        """The trainer is done with one more batch."""
         with self._progress:
             self._consumed += 1
             self._progress.notify()
-            return self._consumed
 
     def finish(self, timeout_s: float) -> None:
         """Wait until the end of the epoch is acknowledged."""
@@ -139,7 +138,7 @@ class Prefetcher:
         )
         path = Path(fed.location)
         try:
-            batch = self._tensors(read_batch(path, expected))
+            batch = self._tensors(fed.index, read_batch(path, expected))
         except DamagedBatch as error:
             report = Damaged(
                 rank=self._rank,

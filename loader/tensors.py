@@ -14,6 +14,7 @@ from ddlp.core.pipeline import Pipeline
 class TensorBatch:
     """One batch as training code sees it."""
 
+    index: int
     images: torch.Tensor
     labels: torch.Tensor
     samples: torch.Tensor
@@ -31,13 +32,14 @@ class ToTensors:
             # (x / 255 - mean) / std as one multiplication and one addition.
             self._scale = (1 / (255 * std)).view(1, 1, 1, 3), (-mean / std).view(1, 1, 1, 3)
 
-    def __call__(self, arrays: Mapping[str, Array]) -> TensorBatch:
+    def __call__(self, index: int, arrays: Mapping[str, Array]) -> TensorBatch:
         """Copies: what is returned does not depend on the batch's file any more."""
         pixels = self._copied(arrays["images"])
         if self._scale is not None:
             multiply, add = self._scale
             pixels = pixels.to(torch.float32).mul_(multiply).add_(add)
         return TensorBatch(
+            index=index,
             images=pixels.permute(0, 3, 1, 2),
             labels=self._copied(arrays["labels"]),
             samples=torch.from_numpy(np.array(arrays["samples"])),

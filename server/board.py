@@ -16,7 +16,7 @@ from ddlp.core.batchfile import batch_tensors, layout
 from ddlp.core.energy import PowerModel
 from ddlp.core.errors import Conflict, NotFound, Refused
 from ddlp.core.lifecycle import ACTIVE, TERMINAL
-from ddlp.core.messages import Claim, Commit, Failure, Fed, FedBatch, FeedRequest, Lease
+from ddlp.core.messages import Claim, Commit, Failure, Fed, FedBatch, FeedRequest, Lease, Rewind
 from ddlp.core.pipeline import Pipeline, PipelineSpec
 from ddlp.core.plan import RunPlan
 from ddlp.core.schedule import Batch, Limits, RunSchedule, strategy
@@ -215,6 +215,26 @@ class Board:
             if done < schedule.plan.rank_batches(rank):
                 return number, done
         return schedule.next_epoch, 0
+
+    def rewind(self, session: Session, run_id: uuid.UUID, back: Rewind, now: float) -> None:
+        """A rank goes back to a step it has passed, in this epoch or an earlier one."""
+        run = self.run(run_id)
+        schedule = run.schedule
+        row = session.get_one(Run, run_id)
+        ledger.save_changes(session, run_id, schedule.changes(), now)
+        for number in range(back.epoch, schedule.next_epoch):
+            if number not in schedule.epochs:
+                schedule.epochs[number] = ledger.load_epoch(session, row, number)
+            step = back.step if number == back.epoch else 0
+            received = schedule.epochs[number].received[back.rank]
+            if step > received:
+                raise Conflict(
+                    f"rank {back.rank} cannot go to step {step} of epoch {number}: it has received "
+                    f"{received} batches of it"
+                )
+            again = ledger.consumed_since(session, run_id, number, back.rank, step)
+            schedule.rewind(back.rank, number, again)
+        schedule.epochs = dict(sorted(schedule.epochs.items()))
 
     def acknowledge(self, run: ActiveRun, request: FeedRequest, now: float) -> None:
         """Take note of what a rank has consumed, and of how it spent its time."""

@@ -9,6 +9,7 @@ from sqlalchemy import func, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
+from ddlp.core.errors import NotFound
 from ddlp.core.lifecycle import TERMINAL, check_change
 from ddlp.core.schedule import Batch, Changes, EpochSchedule
 from ddlp.core.schedule.frontier import Frontier
@@ -63,6 +64,30 @@ def load_epochs(session: Session, run: Run) -> dict[int, EpochSchedule]:
         select(Epoch).where(Epoch.run_id == run.id, Epoch.state == EpochState.OPEN.value)
     )
     return {row.number: _load_epoch(session, run, row) for row in rows}
+
+
+def load_epoch(session: Session, run: Run, number: int) -> EpochSchedule:
+    """One epoch of a run, open or closed, as the scheduling core knows it."""
+    row = session.get(Epoch, (run.id, number))
+    if row is None:
+        raise NotFound(f"run {run.name} has not opened epoch {number}")
+    return _load_epoch(session, run, row)
+
+
+def consumed_since(
+    session: Session, run_id: uuid.UUID, epoch: int, rank: int, step: int
+) -> list[Batch]:
+    """What a rank has consumed of an epoch from a step on."""
+    rows = session.scalars(
+        select(BatchRow).where(
+            BatchRow.run_id == run_id,
+            BatchRow.epoch == epoch,
+            BatchRow.state == BatchState.CONSUMED.value,
+            BatchRow.rank == rank,
+            BatchRow.step >= step,
+        )
+    )
+    return [_batch_from(row) for row in rows]
 
 
 def next_token(session: Session, run_id: uuid.UUID) -> int:

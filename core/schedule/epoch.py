@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 
+from ddlp.core.ranges import Ranges
 from ddlp.core.schedule.batch import Batch
 from ddlp.core.schedule.frontier import Frontier
 from ddlp.core.types import BatchState, EpochState, Prong
@@ -44,6 +45,20 @@ class EpochSchedule:
             received=[0] * world_size,
             acknowledged=[0] * world_size,
         )
+
+    @classmethod
+    def resumed(
+        cls, number: int, batches: int, done: Ranges, split: int | None = None
+    ) -> EpochSchedule:
+        """An epoch of which one rank has consumed some batches: the widest gap is the frontier."""
+        epoch = cls.fresh(number, batches, world_size=1)
+        gaps = done.gaps(batches)
+        middle = max(gaps, key=lambda gap: gap[1] - gap[0], default=(batches, batches))
+        others = {index for gap in gaps if gap != middle for index in range(*gap)}
+        epoch.frontier = Frontier(*middle, returned=others)
+        epoch.split = split
+        epoch.received, epoch.acknowledged = [len(done)], [len(done)]
+        return epoch
 
     @property
     def consumed(self) -> int:

@@ -16,6 +16,10 @@ class Frontier:
         """Whether both ends have met and nothing waits to be given out again."""
         return self.head >= self.tail and not self.returned
 
+    def next(self, end: str) -> int:
+        """The batch that would be taken from an end."""
+        return self.head if end == "head" else self.tail - 1
+
     def take_head(self, stop: int) -> int | None:
         """The next batch from the head, below `stop`."""
         if self.head >= min(stop, self.tail):

@@ -94,34 +94,37 @@ class RunSchedule:
         """Lease what the windows have room for: to be queued for the prongs' workers."""
         leased: list[Batch] = []
         for prong in self.strategy.prongs:
-            room = self._room(prong)
-            while room > 0 and (batch := self._lease_next(prong, now)) is not None:
+            in_flight = sum(epoch.in_flight(prong) for epoch in self.epochs.values())
+            stored = sum(epoch.stored(prong) for epoch in self.epochs.values())
+            queue = self.limits.queue_per_slot * self.slots[prong] - in_flight
+            store = self.limits.stored[prong] - stored
+            while queue > 0 and (batch := self._lease_next(prong, now, store > 0)) is not None:
                 leased.append(batch)
-                room -= 1
+                queue -= 1
+                store -= 1
         return leased
 
-    def _room(self, prong: Prong) -> int:
-        in_flight = sum(epoch.in_flight(prong) for epoch in self.epochs.values())
-        stored = sum(epoch.stored(prong) for epoch in self.epochs.values())
-        window = self.limits.queue_per_slot * self.slots[prong]
-        return min(window - in_flight, self.limits.stored[prong] - stored)
-
-    def _lease_next(self, prong: Prong, now: float) -> Batch | None:
-        for epoch in [e for e in self.epochs.values() if e.state is EpochState.OPEN]:
-            self._settle(epoch)
-            index = self._take(epoch, prong)
+    def _lease_next(self, prong: Prong, now: float, room: bool) -> Batch | None:
+        """The next lease; where the store has no room, only of what must come before it empties."""
+        for epoch in self._open_epochs():
+            index = epoch.frontier.take_returned()
+            if index is None:
+                self._settle(epoch)
+                index = self._take(epoch, prong, room)
             if index is not None:
                 return self._lease(epoch, index, prong, now)
-        if self._open_epoch():
-            return self._lease_next(prong, now)
+        if room and self._open_epoch():
+            return self._lease_next(prong, now, room)
         return None
+
+    def _open_epochs(self) -> list[EpochSchedule]:
+        return [epoch for epoch in self.epochs.values() if epoch.state is EpochState.OPEN]
 
     def _open_epoch(self) -> bool:
         """Open the next epoch early, when all of the last one is given out."""
         if self.next_epoch >= self.plan.epochs or self.next_epoch > min(self.rank_epoch) + 1:
             return False
-        unfinished = [e for e in self.epochs.values() if e.state is EpochState.OPEN]
-        if any(not epoch.frontier.met for epoch in unfinished):
+        if any(not epoch.frontier.met for epoch in self._open_epochs()):
             return False
         number = self.next_epoch
         self.epochs[number] = EpochSchedule.fresh(number, self.plan.batches, self.plan.world_size)
@@ -133,17 +136,20 @@ class RunSchedule:
         calibrated = all(self.rates[p].batches >= needed for p in self.strategy.prongs)
         self.strategy.settle(epoch, self.rates_per_s(), calibrated)
 
-    def _take(self, epoch: EpochSchedule, prong: Prong) -> int | None:
-        index = epoch.frontier.take_returned()
-        if index is not None:
-            return index
+    def _take(self, epoch: EpochSchedule, prong: Prong, room: bool) -> int | None:
         alive = {p for p in self.strategy.prongs if self.slots[p]}
         for source in self.strategy.sources(epoch, prong, alive):
+            if not room and epoch.frontier.next(source.end) not in self._due(epoch):
+                continue
             take = epoch.frontier.take_head if source.end == "head" else epoch.frontier.take_tail
             index = take(source.stop)
             if index is not None:
                 return index
         return None
+
+    def _due(self, epoch: EpochSchedule) -> set[int | None]:
+        ranks = range(self.plan.world_size)
+        return {self.strategy.due(epoch, r) for r in ranks if self.rank_epoch[r] == epoch.number}
 
     def _lease(self, epoch: EpochSchedule, index: int, prong: Prong, now: float) -> Batch:
         deadline = now + self.limits.queued_s + self._expected_s(prong)
@@ -317,6 +323,25 @@ class RunSchedule:
         if schedule.consumed == schedule.batches:
             schedule.state = EpochState.COMPLETE
         return done
+
+    def rewind(self, rank: int, epoch: int, again: list[Batch]) -> None:
+        """A rank goes back: what it consumed since is made again, for the same steps."""
+        schedule = self.epochs[epoch]
+        for batch in again:
+            batch.state, batch.consumed_at = BatchState.LOST, None
+            schedule.under_way[batch.index] = batch
+            schedule.frontier.returned.add(batch.index)
+            self._note(batch)
+        schedule.acknowledged[rank] -= len(again)
+        schedule.state = EpochState.OPEN
+        schedule.changed = True
+        self.rank_epoch[rank] = min(self.rank_epoch[rank], epoch)
+
+    def resume(self, epoch: EpochSchedule) -> None:
+        """Begin with an epoch that is partly consumed."""
+        self.epochs = {epoch.number: epoch}
+        self.next_epoch = epoch.number + 1
+        self.rank_epoch = [epoch.number]
 
     def rank_done(self, rank: int, epoch: int, received: int) -> bool:
         """Whether a rank that received so many batches has its whole epoch."""

@@ -7,7 +7,7 @@ from starlette.concurrency import run_in_threadpool
 
 from ddlp.core.errors import Conflict, NotFound
 from ddlp.core.lifecycle import TERMINAL
-from ddlp.core.messages import Attach, Attached, Damaged, Fed, FeedRequest
+from ddlp.core.messages import Attach, Attached, Damaged, Fed, FeedRequest, Rewind
 from ddlp.core.types import RunState
 from ddlp.server import runs
 from ddlp.server.board import run_plan
@@ -48,6 +48,12 @@ async def feed(run_id: uuid.UUID, body: FeedRequest, context: ContextDep) -> Fed
         row = await run_in_threadpool(_find, context, str(run_id))
         return Fed(batches=[], done=False, state=RunState(row.state), reason=row.reason)
     return fed
+
+
+@router.post("/{run_id}/rewind")
+async def rewind(run_id: uuid.UUID, body: Rewind, context: ContextDep) -> None:
+    """Go back to where a checkpoint was taken; the same batches come again, for the same steps."""
+    await done(context.dispatcher.call(lambda board, s, now: board.rewind(s, run_id, body, now)))
 
 
 @router.post("/{run_id}/damaged")

@@ -37,13 +37,13 @@ class Strategy(ABC):
     def sources(self, epoch: EpochSchedule, prong: Prong, alive: Set[Prong]) -> list[Source]:
         """Where a prong takes its next batch from, in the order to try."""
 
-    @abstractmethod
+    def due(self, epoch: EpochSchedule, rank: int) -> int | None:
+        """The one batch this rank must get next, where the order is strict."""
+        return None
+
     def pick(
         self, epoch: EpochSchedule, rank: int, rates: Mapping[Prong, float | None]
     ) -> int | None:
         """The batch this rank takes next, or None while it is not ready."""
-
-
-def strict_pick(epoch: EpochSchedule, rank: int, index: int | None) -> int | None:
-    """A batch that is due, if it is ready."""
-    return index if index is not None and epoch.is_ready(index) else None
+        index = self.due(epoch, rank)
+        return index if index is not None and epoch.is_ready(index) else None

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
 
-from ddlp.core.schedule.strategies.base import Source, Strategy, strict_pick
+from ddlp.core.schedule.strategies.base import Source, Strategy
 from ddlp.core.types import Prong
 
 if TYPE_CHECKING:
@@ -52,14 +52,12 @@ class Mte(Strategy):
         }
         return [shares[prong]] if len(alive) > 1 else list(shares.values())
 
-    def pick(
-        self, epoch: EpochSchedule, rank: int, rates: Mapping[Prong, float | None]
-    ) -> int | None:
+    def due(self, epoch: EpochSchedule, rank: int) -> int | None:
         """The CPU share ascending, then the CSD share descending."""
         position = epoch.next_position(rank)
         if epoch.split is None:
-            # What the head has already taken stays on the CPU's side wherever the split falls.
-            return strict_pick(epoch, rank, position if position < epoch.frontier.head else None)
+            # What the head has taken, or takes next, is the CPU's wherever the split will fall.
+            return position if position <= epoch.frontier.head else None
         if position < epoch.split:
-            return strict_pick(epoch, rank, position)
-        return strict_pick(epoch, rank, epoch.batches - 1 - (position - epoch.split))
+            return position
+        return epoch.batches - 1 - (position - epoch.split)

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from typing import TYPE_CHECKING
 
-from ddlp.core.schedule.strategies.base import Source, Strategy, strict_pick
+from ddlp.core.schedule.strategies.base import Source, Strategy
 from ddlp.core.types import Prong
 
 if TYPE_CHECKING:
@@ -23,11 +23,9 @@ class CpuOnly(Strategy):
         """The whole range from the head."""
         return [Source("head", epoch.batches)]
 
-    def pick(
-        self, epoch: EpochSchedule, rank: int, rates: Mapping[Prong, float | None]
-    ) -> int | None:
+    def due(self, epoch: EpochSchedule, rank: int) -> int | None:
         """Ascending."""
-        return strict_pick(epoch, rank, epoch.next_position(rank))
+        return epoch.next_position(rank)
 
 
 class CsdOnly(Strategy):
@@ -41,8 +39,6 @@ class CsdOnly(Strategy):
         """The whole range from the tail."""
         return [Source("tail", 0)]
 
-    def pick(
-        self, epoch: EpochSchedule, rank: int, rates: Mapping[Prong, float | None]
-    ) -> int | None:
+    def due(self, epoch: EpochSchedule, rank: int) -> int | None:
         """Descending."""
-        return strict_pick(epoch, rank, epoch.batches - 1 - epoch.next_position(rank))
+        return epoch.batches - 1 - epoch.next_position(rank)

@@ -1,0 +1,126 @@
+"""What tests share: small images, and the real stack."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from ddlp.core.client import Client
+
+CLASSES = ("apple", "pear", "plum")
+
+
+def make_images(root: Path, count: int, side: int = 40) -> Path:
+    """A folder of small JPEGs, one subfolder a class; each image has a colour of its own."""
+    for number in range(count):
+        folder = root / CLASSES[number % len(CLASSES)]
+        folder.mkdir(parents=True, exist_ok=True)
+        colour = (number * 7 % 256, number * 13 % 256, number * 29 % 256)
+        size = (side + number % 7, side + number % 5)
+        Image.new("RGB", size, colour).save(folder / f"{number:04d}.jpg")
+    return root
+
+
+@pytest.fixture(scope="session")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """123 images: an odd number, so that the last batch is short."""
+    return make_images(tmp_path_factory.mktemp("data") / "fruit", 123)
+
+
+SMALL_PIPELINE = {
+    "transforms": [
+        {"name": "random-resized-crop", "size": 32},
+        {"name": "flip"},
+        {"name": "normalize"},
+    ]
+}
+
+
+class UpProcess:
+    """A real `ddlp up`, as a user starts it."""
+
+    def __init__(self, home: Path, roots: list[Path], **settings: str) -> None:
+        self.home = home
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("DDLP_")}
+        environment |= {f"DDLP_{name.upper()}": value for name, value in settings.items()}
+        allowed = [argument for root in roots for argument in ("--allow", str(root))]
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "ddlp.cli", "up", "--home", str(home), "--port", "0", *allowed],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=environment,
+        )
+        assert self.process.stdout is not None
+        first = self.process.stdout.readline()
+        if "DDLP is up" not in first:
+            self.stop()
+            raise RuntimeError(first)
+        self.url: str = json.loads((home / "lock").read_text())["url"]
+
+    def children(self) -> dict[str, int]:
+        """Process ids of the parts, by what they run."""
+        found: dict[str, int] = {}
+        for entry in Path("/proc").iterdir():
+            if not entry.name.isdigit():
+                continue
+            try:
+                stat = (entry / "stat").read_text()
+                command = (entry / "cmdline").read_bytes().decode().replace("\0", " ")
+            except OSError:
+                continue
+            if int(stat.rsplit(")", 1)[1].split()[1]) == self.process.pid:
+                found[_part(command)] = int(entry.name)
+        return found
+
+    def client(self) -> Client:
+        """A client for its API."""
+        return Client(self.url)
+
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
+        """End it and wait."""
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        return self.process.wait(30)
+
+
+def _part(command: str) -> str:
+    for part in ("serve", "--prong cpu", "--prong csd", "valkey-server", "redis-server"):
+        if part in command:
+            return part.removeprefix("--prong ")
+    return command
+
+
+@pytest.fixture(scope="session")
+def up(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Iterator[UpProcess]:
+    """The stack that most end-to-end tests share, with the small dataset and pipeline."""
+    running = UpProcess(tmp_path_factory.mktemp("home"), [images], cpu_workers="2")
+    with running.client() as client:
+        client.post("/datasets", {"uri": str(images), "name": "fruit"})
+        client.post("/pipelines", {"name": "small", **SMALL_PIPELINE})
+    yield running
+    running.stop()
+
+
+@pytest.fixture
+def api(up: UpProcess) -> Iterator[Client]:
+    """A client for the shared stack."""
+    with up.client() as client:
+        yield client
+
+
+def wait_until(condition: object, timeout_s: float = 20.0) -> None:
+    """Wait for something that happens in another process."""
+    assert callable(condition)
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"it did not happen within {timeout_s} s")
+        time.sleep(0.05)

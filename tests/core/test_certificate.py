@@ -1,0 +1,140 @@
+"""A certificate names every kind of fault in a record of deliveries, and shows tampering."""
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from ddlp.core.certificate import problems_of, seal, verify
+from ddlp.core.messages import Certificate, CertificateBatch
+from ddlp.core.plan import RunPlan
+from ddlp.core.types import Prong
+
+PLAN = RunPlan(samples=45, batch_size=10, epochs=1, seed=7, world_size=2)
+Record = list[CertificateBatch]
+
+
+def delivery(index: int, rank: int, step: int) -> CertificateBatch:
+    return CertificateBatch(
+        index=index,
+        prong=Prong.CPU,
+        device="host",
+        attempt=1,
+        checksum="00ff",
+        rank=rank,
+        step=step,
+    )
+
+
+def good_record() -> Record:
+    """Five batches for two ranks that take turns."""
+    return [delivery(index, rank=index % 2, step=index // 2) for index in range(5)]
+
+
+def body(**changes: Any) -> dict[str, Any]:
+    return {
+        "run": str(uuid.UUID(int=1)),
+        "epoch": 3,
+        "dataset_version": "d" * 64,
+        "pipeline_hash": "e" * 64,
+        "seed": PLAN.seed,
+        "samples": PLAN.samples,
+        "batch_size": PLAN.batch_size,
+        "batches": PLAN.batches,
+        "delivered": [entry.model_dump(mode="json") for entry in good_record()],
+        "exactly_once": True,
+        "problems": [],
+        **changes,
+    }
+
+
+def test_a_record_of_every_batch_once_has_no_problem() -> None:
+    assert problems_of(PLAN, good_record()) == []
+
+
+def test_the_order_of_the_record_does_not_matter() -> None:
+    assert problems_of(PLAN, good_record()[::-1]) == []
+
+
+FAULTS: dict[str, tuple[Callable[[Record], Record], str]] = {
+    "missing": (lambda record: record[:-1], "not delivered: 4"),
+    "empty": (lambda record: [], "5 batches were not delivered"),
+    "twice to one rank": (lambda record: [*record, delivery(4, 0, 3)], "batch 4 was delivered 2"),
+    "twice to two ranks": (lambda record: [*record, delivery(4, 1, 2)], "batch 4 was delivered 2"),
+    "beyond the plan": (lambda record: [*record, delivery(5, 1, 2)], "there is no batch 5"),
+    "below zero": (lambda record: [*record, delivery(-1, 1, 2)], "there is no batch -1"),
+    "one instead of another": (
+        lambda record: [*record[:-1], delivery(3, 0, 2)],
+        "batch 3 was delivered 2",
+    ),
+    "a step left out": (
+        lambda record: [*record[:-1], delivery(4, 0, 3)],
+        "the steps of rank 0 have gaps or repeats",
+    ),
+    "a step twice": (
+        lambda record: [*record[:-1], delivery(4, 0, 1)],
+        "the steps of rank 0 have gaps or repeats",
+    ),
+    "not from the first step": (
+        lambda record: [delivery(e.index, e.rank, e.step + e.rank) for e in record],
+        "the steps of rank 1 have gaps or repeats",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_fault_is_found_and_named(fault: str) -> None:
+    spoil, words = FAULTS[fault]
+    problems = problems_of(PLAN, spoil(good_record()))
+    assert any(words in problem for problem in problems), problems
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_a_certificate_that_claims_otherwise_is_not_believed(fault: str) -> None:
+    spoil, words = FAULTS[fault]
+    delivered = [entry.model_dump(mode="json") for entry in spoil(good_record())]
+    certificate = seal(body(delivered=delivered, exactly_once=True, problems=[]))
+    assert any(words in problem for problem in verify(certificate))
+
+
+def test_an_honest_certificate_is_verified_also_after_a_trip_as_json() -> None:
+    certificate = seal(body())
+    assert verify(certificate) == []
+    assert verify(Certificate.model_validate_json(certificate.model_dump_json())) == []
+
+
+def test_a_certificate_of_fewer_batches_than_the_plan_has_is_found() -> None:
+    certificate = seal(body(batches=4))
+    assert verify(certificate) == ["it speaks of 4 batches; the plan has 5"]
+
+
+TAMPERINGS: list[dict[str, Any]] = [
+    {"run": uuid.UUID(int=2)},
+    {"epoch": 4},
+    {"dataset_version": "f" * 64},
+    {"pipeline_hash": "f" * 64},
+    {"seed": 8},
+    {"exactly_once": False},
+    {"problems": ["none to speak of"]},
+    {"delivered": good_record()[::-1]},
+    {"digest": "0" * 64},
+]
+
+
+@pytest.mark.parametrize("change", TAMPERINGS, ids=lambda change: next(iter(change)))
+def test_a_certificate_that_was_changed_does_not_fit_its_digest(change: dict[str, Any]) -> None:
+    tampered = seal(body()).model_copy(update=change)
+    assert verify(tampered) == ["its digest does not fit its content"]
+
+
+@pytest.mark.parametrize(
+    "change", [{"prong": Prong.CSD}, {"device": "other"}, {"attempt": 2}, {"checksum": "ff00"}]
+)
+def test_a_delivery_that_was_changed_does_not_fit_the_digest(change: dict[str, Any]) -> None:
+    certificate = seal(body())
+    first, *others = certificate.delivered
+    tampered = certificate.model_copy(
+        update={"delivered": [first.model_copy(update=change), *others]}
+    )
+    assert verify(tampered) == ["its digest does not fit its content"]

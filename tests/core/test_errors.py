@@ -1,0 +1,65 @@
+"""One tree of errors, and the way back from an HTTP status to an error of it."""
+
+import re
+
+import pytest
+
+from ddlp.core import errors
+from ddlp.core.errors import DdlpError, from_status
+
+
+def below(kind: type[DdlpError]) -> list[type[DdlpError]]:
+    return [kind, *(found for child in kind.__subclasses__() for found in below(child))]
+
+
+TREE = below(DdlpError)
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (400, errors.InvalidInput),
+        (403, errors.NotAllowed),
+        (404, errors.NotFound),
+        (409, errors.Conflict),
+        (415, errors.Unsupported),
+        (422, errors.InvalidInput),
+        (500, DdlpError),
+        (502, DdlpError),
+        (503, errors.Unavailable),
+        (504, errors.WaitTimeout),
+    ],
+)
+def test_a_status_becomes_its_error_with_the_message(status: int, kind: type[DdlpError]) -> None:
+    error = from_status(status, "the reason")
+    assert type(error) is kind
+    assert str(error) == "the reason"
+
+
+@pytest.mark.parametrize("kind", TREE)
+def test_an_error_that_crosses_http_keeps_its_status(kind: type[DdlpError]) -> None:
+    assert from_status(kind.status, "x").status == kind.status
+
+
+def test_a_refusal_comes_back_as_the_conflict_that_it_is() -> None:
+    assert type(from_status(errors.Refused.status, "x")) is errors.Conflict
+
+
+@pytest.mark.parametrize("kind", TREE)
+def test_every_error_stands_in_the_drawing_of_the_tree(kind: type[DdlpError]) -> None:
+    assert errors.__doc__ is not None
+    line = next(line for line in errors.__doc__.splitlines() if kind.__name__ in line)
+    drawn = re.search(r"(\d{3})", line)
+    if drawn:
+        assert int(drawn[1]) == kind.status
+    exit_code = re.search(r"exit (\d)", line)
+    if exit_code:
+        assert int(exit_code[1]) == kind.exit_code
+
+
+def test_the_exit_codes_tell_mistakes_from_absence_and_from_waiting() -> None:
+    codes = {kind.__name__: kind.exit_code for kind in TREE}
+    assert codes["InvalidInput"] == codes["NotFound"] == 2
+    assert codes["Unavailable"] == 3
+    assert codes["WaitTimeout"] == 4
+    assert codes["DdlpError"] == 1

@@ -1,0 +1,144 @@
+"""Every setting is described, read from its variable, and refused by name when it is wrong."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ddlp.core.errors import InvalidInput
+from ddlp.core.settings import Settings, load_settings
+
+DOCS = Path(__file__).parents[2] / "docs" / "settings.md"
+FIELDS = list(Settings.model_fields)
+
+
+@pytest.fixture(autouse=True)
+def _no_variables_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    for name in FIELDS:
+        monkeypatch.delenv(f"DDLP_{name.upper()}", raising=False)
+    monkeypatch.chdir(tmp_path)
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_every_setting_is_described_in_a_sentence(name: str) -> None:
+    description = Settings.model_fields[name].description
+    assert description
+    assert description[0].isupper()
+    assert description.endswith(".")
+
+
+@pytest.mark.skipif(not DOCS.exists(), reason="docs/settings.md is not written yet")
+def test_every_setting_is_documented() -> None:
+    text = DOCS.read_text()
+    assert [name for name in FIELDS if f"DDLP_{name.upper()}" not in text] == []
+
+
+def test_nothing_must_be_set() -> None:
+    settings = load_settings()
+    assert settings.server_url == "http://127.0.0.1:8000"
+    assert settings.cpu_workers_used >= 1
+    assert settings.roots == [Path.cwd()]
+
+
+FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
+    ("home", "/var/lib/ddlp", Path("/var/lib/ddlp")),
+    ("host", "0.0.0.0", "0.0.0.0"),
+    ("port", "9000", 9000),
+    ("allowed_hosts", "a.example,b.example", ["a.example", "b.example"]),
+    ("unsafe_listen", "true", True),
+    ("url", "http://control:8000", "http://control:8000"),
+    ("database_url", "postgresql://db/x", "postgresql://db/x"),
+    ("redis_url", "redis://queue:6379/0", "redis://queue:6379/0"),
+    ("dataset_roots", "/data:/more", [Path("/data"), Path("/more")]),
+    ("device_name", "csd-7", "csd-7"),
+    ("cpu_workers", "12", 12),
+    ("cpu_store", "/dev/shm/x", Path("/dev/shm/x")),
+    ("csd_store", "/mnt/drive", Path("/mnt/drive")),
+    ("csd_devices", "0", 0),
+    ("csd_speed", "0.5", 0.5),
+    ("cpu_active_w", "11.5", 11.5),
+    ("csd_active_w", "0", 0.0),
+    ("cpu_window", "3", 3),
+    ("csd_store_bytes", "1048576", 1 << 20),
+    ("device_timeout_s", "2.5", 2.5),
+    ("wait_timeout_s", "30", 30.0),
+]
+
+
+def test_every_setting_is_in_the_examples_above() -> None:
+    assert {name for name, _, _ in FROM_ENVIRONMENT} == set(FIELDS)
+
+
+@pytest.mark.parametrize(("name", "text", "value"), FROM_ENVIRONMENT)
+def test_a_setting_is_read_from_its_variable(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str, value: Any
+) -> None:
+    monkeypatch.setenv(f"DDLP_{name.upper()}", text)
+    assert getattr(load_settings(), name) == value
+
+
+def test_an_option_of_the_command_line_wins_over_the_variable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("DDLP_PORT", "9000")
+    assert load_settings(port=9001).port == 9001
+    assert load_settings(port=None).port == 9000
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("port", "http"),
+        ("port", "65536"),
+        ("port", "-1"),
+        ("cpu_workers", "0"),
+        ("cpu_workers", ""),
+        ("csd_speed", "0"),
+        ("csd_speed", "1.5"),
+        ("csd_devices", "-1"),
+        ("cpu_active_w", "-8"),
+        ("cpu_window", "0"),
+        ("csd_store_bytes", "4 GiB"),
+        ("unsafe_listen", "perhaps"),
+        ("device_timeout_s", "0"),
+        ("wait_timeout_s", "nan"),
+    ],
+)
+def test_a_wrong_value_is_one_line_that_names_its_variable(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str
+) -> None:
+    monkeypatch.setenv(f"DDLP_{name.upper()}", text)
+    with pytest.raises(InvalidInput) as caught:
+        load_settings()
+    message = str(caught.value)
+    assert message.startswith(f"DDLP_{name.upper()}={text!r}: ")
+    assert "\n" not in message
+
+
+def test_an_empty_list_is_no_list() -> None:
+    assert load_settings(allowed_hosts="").allowed_hosts == []
+    assert load_settings(dataset_roots="").roots == [Path.cwd()]
+
+
+def test_settings_do_not_change_once_they_are_built() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        load_settings().port = 1
+
+
+def test_places_are_absolute_so_that_a_child_in_another_folder_finds_them(tmp_path: Path) -> None:
+    settings = load_settings(home=Path("here"), cpu_store=Path("shm"), csd_store=None)
+    assert settings.cpu_store_path == tmp_path / "shm"
+    assert settings.csd_store_path == tmp_path / "here" / "csd"
+    assert settings.database == f"sqlite:///{tmp_path}/here/ddlp.db"
+
+
+def test_two_homes_never_share_a_cpu_store() -> None:
+    first, second = (load_settings(home=Path(name)).cpu_store_path for name in ("a", "b"))
+    assert first != second
+    assert first == load_settings(home=Path("a")).cpu_store_path
+
+
+def test_dataset_roots_are_resolved_through_links(tmp_path: Path) -> None:
+    (tmp_path / "real").mkdir()
+    (tmp_path / "link").symlink_to("real")
+    assert load_settings(dataset_roots=f"{tmp_path}/link").roots == [tmp_path / "real"]
