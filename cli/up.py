@@ -13,7 +13,7 @@ from ddlp.cli.child import Child
 from ddlp.cli.embedded_redis import redis_command
 from ddlp.cli.serve import listen
 from ddlp.core.client import Client
-from ddlp.core.errors import Conflict, DdlpError, Unavailable
+from ddlp.core.errors import Conflict, Unavailable
 from ddlp.core.settings import Settings
 from ddlp.server.broker import Broker
 from ddlp.server.security import check_listen
@@ -118,7 +118,7 @@ class Stack:
                 try:
                     client.get("/runs?limit=1")
                     return
-                except DdlpError:
+                except Unavailable:
                     if time.monotonic() > deadline:
                         raise
                 time.sleep(0.05)

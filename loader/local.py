@@ -204,6 +204,7 @@ class LocalFeed:
         with self._changed:
             if self._closed:
                 return
+            worker.close()
             self._schedule.device_gone(worker.name, worker.prong)
             if not self._schedule.poisoned:
                 hello = worker.hello

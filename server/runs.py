@@ -2,23 +2,21 @@
 
 import time
 import uuid
-from typing import Any
+from collections.abc import Sequence
 
 from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from ddlp.core.errors import Conflict, InvalidInput, NotFound
-from ddlp.core.messages import EnergyInfo, EpochInfo, RunCreate, RunInfo, WorkSpec
+from ddlp.core.messages import EpochInfo, RunCreate, RunInfo, WorkSpec
 from ddlp.core.pipeline import ENGINE
 from ddlp.core.schedule import strategy
-from ddlp.core.types import EpochState, Prong, Provenance, RunState
-from ddlp.server import datasets, pipelines
+from ddlp.core.types import EpochState, Prong, RunState
+from ddlp.server import datasets, figures, pipelines
 from ddlp.server.board import run_plan
 from ddlp.server.ledger import audit
-from ddlp.server.models import Dataset, Epoch, Rollup, Run
-
-_PRONGS = [prong.value for prong in Prong]
+from ddlp.server.models import Dataset, Epoch, Run
 
 
 def create(session: Session, body: RunCreate) -> Run:
@@ -95,14 +93,23 @@ def epochs(session: Session, run: Run) -> list[EpochInfo]:
 
 def info(session: Session, run: Run) -> RunInfo:
     """How a run stands."""
-    dataset = session.get_one(Dataset, run.dataset_id)
-    totals = {row.source: row for row in session.execute(_totals(run.id))}
-    trainer = totals.get("trainer")
-    time_s = trainer.waited_s + trainer.trained_s if trainer else 0
+    return infos(session, [run])[0]
+
+
+def infos(session: Session, rows: Sequence[Run]) -> list[RunInfo]:
+    """How runs stand."""
+    ids = {row.dataset_id for row in rows}
+    named = select(Dataset.id, Dataset.name).where(Dataset.id.in_(ids))
+    names = {row.id: row.name for row in session.execute(named)}
+    totals = figures.totals(session, [row.id for row in rows])
+    return [_info(row, names[row.dataset_id], totals[row.id]) for row in rows]
+
+
+def _info(run: Run, dataset: str, totals: figures.Totals) -> RunInfo:
     return RunInfo(
         id=run.id,
         name=run.name,
-        dataset=dataset.name,
+        dataset=dataset,
         dataset_version=run.dataset_version,
         pipeline=run.pipeline,
         pipeline_hash=run.pipeline_hash,
@@ -116,40 +123,14 @@ def info(session: Session, run: Run) -> RunInfo:
         reason=run.reason,
         samples=run.samples,
         batches=run_plan(run).batches,
-        images={p: totals[p].images if p in totals else 0 for p in _PRONGS},
-        images_per_s={p: _rate(totals.get(p)) for p in _PRONGS},
-        wait_share=trainer.waited_s / time_s if trainer and time_s > 0 else None,
-        energy=[_energy(p, totals.get(p)) for p in _PRONGS],
+        images={prong: totals[prong].images for prong in figures.PRONGS},
+        images_per_s={prong: totals[prong].images_per_s for prong in figures.PRONGS},
+        wait_share=totals["trainer"].wait_share,
+        energy=[figures.energy(prong, totals[prong]) for prong in figures.PRONGS],
         created_at=run.created_at,
         started_at=run.started_at,
         ended_at=run.ended_at,
     )
-
-
-def series(session: Session, run: Run, points: int) -> dict[str, dict[str, list[float]]]:
-    """Images a second by source over the run, in at most so many points each."""
-    mine = Rollup.run_id == run.id
-    first, last = session.execute(
-        select(func.min(Rollup.at), func.max(Rollup.at)).where(mine)
-    ).one()
-    if first is None:
-        return {}
-    step_s = max(1, -(-(last - first + 1) // points))
-    bucket = (Rollup.at - first) / step_s
-    query = (
-        select(
-            Rollup.source, func.floor(bucket).label("slot"), func.sum(Rollup.images).label("images")
-        )
-        .where(mine)
-        .group_by(Rollup.source, func.floor(bucket))
-        .order_by(func.floor(bucket))
-    )
-    found: dict[str, dict[str, list[float]]] = {}
-    for source, slot, images in session.execute(query):
-        line = found.setdefault(source, {"at": [], "images_per_s": []})
-        line["at"].append(first + int(slot) * step_s)
-        line["images_per_s"].append(images / step_s)
-    return found
 
 
 def _check_world(run: Run) -> None:
@@ -180,33 +161,6 @@ def _epoch_info(row: Epoch) -> EpochInfo:
         consumed=row.consumed,
         started_at=row.started_at,
         ended_at=row.ended_at,
-    )
-
-
-def _totals(run_id: uuid.UUID) -> Any:
-    sums = [
-        func.sum(column).label(column.key)
-        for column in (Rollup.images, Rollup.joules, Rollup.waited_s, Rollup.trained_s)
-    ]
-    seconds = (func.max(Rollup.at) - func.min(Rollup.at) + 1).label("span_s")
-    return (
-        select(Rollup.source, seconds, *sums).where(Rollup.run_id == run_id).group_by(Rollup.source)
-    )
-
-
-def _rate(total: Any) -> float | None:
-    return total.images / total.span_s if total else None
-
-
-def _energy(prong: str, total: Any) -> EnergyInfo:
-    known = total is not None and total.joules is not None and total.images
-    busy = "CPU seconds" if prong == Prong.CPU.value else "busy seconds"
-    return EnergyInfo(
-        source=prong,
-        joules=total.joules if known else None,
-        joules_per_image=total.joules / total.images if known else None,
-        provenance=(Provenance.MODELLED if known else Provenance.UNAVAILABLE).value,
-        method=f"{busy} × declared watts" if known else "nothing was made by this prong",
     )
 
 

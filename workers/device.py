@@ -14,6 +14,7 @@ from ddlp.core.messages import DeviceRegister, Heartbeat
 from ddlp.core.pipeline import ENGINE
 from ddlp.core.settings import Settings
 from ddlp.core.types import DeviceKind, Prong
+from ddlp.workers.watchdog import Watchdog, start_anew
 
 _PERIOD_S = 1.5
 
@@ -59,8 +60,9 @@ class WorkerDevice:
 class Presence(threading.Thread):
     """Registers a device and keeps saying that it lives."""
 
-    def __init__(self, device: WorkerDevice, url: str) -> None:
+    def __init__(self, device: WorkerDevice, url: str, watchdog: Watchdog) -> None:
         super().__init__(name="presence", daemon=True)
+        self._watchdog = watchdog
         self._device = device
         self._client = Client(url, timeout_s=5, patience_s=0)
         self._incarnation = uuid.uuid4()
@@ -85,6 +87,9 @@ class Presence(threading.Thread):
                 log.error("the server refuses this device: %s", error)
             if self._stopping.wait(_PERIOD_S):
                 return
+            if self._watchdog.stuck():
+                log.error("messages wait but none is taken; starting the worker anew")
+                start_anew()
 
     def stop(self) -> None:
         """Say no more."""

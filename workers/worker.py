@@ -5,6 +5,7 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import worker_process_init, worker_ready, worker_shutting_down
+from celery.worker.state import active_requests
 
 from ddlp.core.errors import InvalidInput
 from ddlp.core.process import die_with_parent
@@ -12,6 +13,7 @@ from ddlp.core.queue import TASK, create_celery
 from ddlp.core.settings import Settings
 from ddlp.workers.device import Presence, WorkerDevice
 from ddlp.workers.tasks import Bench
+from ddlp.workers.watchdog import Watchdog
 
 
 def run_worker(settings: Settings, device: WorkerDevice) -> None:
@@ -20,7 +22,8 @@ def run_worker(settings: Settings, device: WorkerDevice) -> None:
         raise InvalidInput("DDLP_REDIS_URL is not set; name the broker, or use: ddlp up")
     celery = create_celery(settings.redis_url)
     _add_task(celery, device, settings.server_url)
-    presence = Presence(device, settings.server_url)
+    watchdog = Watchdog(settings.redis_url, device.prong.value, lambda: bool(active_requests))
+    presence = Presence(device, settings.server_url, watchdog)
     main = os.getpid()
 
     # Celery keeps only weak references to receivers: the names keep them alive.

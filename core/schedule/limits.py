@@ -13,7 +13,7 @@ class Limits:
     """Leases in a prong's queue for each worker slot that serves it."""
     stored: dict[Prong, int] = field(default_factory=lambda: {Prong.CPU: 16, Prong.CSD: 64})
     """Batches of a prong that may be under way or lie in its store, unconsumed."""
-    queued_s: float = 10.0
+    queued_s: float = 5.0
     """How long a lease may wait for a worker to claim it, beyond what is queued before it."""
     unknown_s: float = 60.0
     """What a batch may take on a prong that has not made one yet."""

@@ -152,7 +152,7 @@ class RunSchedule:
         return {self.strategy.due(epoch, r) for r in ranks if self.rank_epoch[r] == epoch.number}
 
     def _lease(self, epoch: EpochSchedule, index: int, prong: Prong, now: float) -> Batch:
-        deadline = now + self.limits.queued_s + self._expected_s(prong)
+        deadline = now + self.limits.queued_s + self._patience_s(prong)
         batch = epoch.under_way.get(index)
         if batch is None:
             batch = Batch(epoch.number, index, prong, self.next_token, now, deadline)
@@ -167,12 +167,10 @@ class RunSchedule:
         self._note(batch)
         return batch
 
-    def _expected_s(self, prong: Prong) -> float:
-        """How long a batch of this prong may take before it counts as lost."""
+    def _patience_s(self, prong: Prong) -> float:
+        """Many times what a batch of this prong takes."""
         rate = self.rates[prong]
-        if not rate.batches:
-            return self.limits.unknown_s
-        return max(self.limits.lease_floor_s, self.limits.lease_factor * rate.seconds)
+        return self.limits.lease_factor * rate.seconds if rate.batches else self.limits.unknown_s
 
     # Reports of workers
 
@@ -185,7 +183,8 @@ class RunSchedule:
             self._count_failure(batch, f"a worker of {device} died while making it")
         batch.state = BatchState.LEASED
         batch.device = device
-        batch.deadline = now + self._expected_s(batch.prong)
+        lease_s = max(self.limits.lease_floor_s, self._patience_s(batch.prong))
+        batch.deadline = now + lease_s
         self._note(batch)
 
     def commit(self, epoch: int, index: int, token: int, made: Made, now: float) -> None:

@@ -8,7 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from ddlp.core.lifecycle import check_change
 from ddlp.core.messages import Certificate, EpochInfo, RunCreate, RunInfo, WorkSpec
 from ddlp.core.types import RunState
-from ddlp.server import certificates, runs
+from ddlp.server import certificates, figures, runs
 from ddlp.server.context import Context, ContextDep, SessionDep, done
 from ddlp.server.models import Run
 
@@ -36,7 +36,7 @@ def list_all(
     limit: Annotated[int, Query(ge=1, le=200)] = 50,
 ) -> list[RunInfo]:
     """Runs, the newest first; ask for the next page with the last one's created_at."""
-    return [runs.info(session, row) for row in runs.page(session, before, limit)]
+    return runs.infos(session, runs.page(session, before, limit))
 
 
 @router.get("/{ref}")
@@ -68,7 +68,7 @@ def series(
     ref: str, session: SessionDep, points: Annotated[int, Query(ge=2, le=1000)] = 300
 ) -> dict[str, Any]:
     """Images a second over the run by source: cpu, csd, trainer."""
-    return runs.series(session, runs.find(session, ref), points)
+    return figures.series(session, runs.find(session, ref).id, points)
 
 
 @router.post("/{ref}/pause")

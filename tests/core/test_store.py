@@ -279,10 +279,12 @@ def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "none", str(place)]
     mounted = os.geteuid() == 0 and not subprocess.run(mount, capture_output=True).returncode
     if not mounted:
+        allocate = os.posix_fallocate
 
         def refuse(fd: int, offset: int, length: int) -> None:
             if length > 64 * 1024:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+            allocate(fd, offset, length)
 
         monkeypatch.setattr(os, "posix_fallocate", refuse)
     yield place

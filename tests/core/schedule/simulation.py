@@ -1,4 +1,4 @@
-"""Drives the scheduling core with a virtual clock and seeded faults, and checks what it promised."""
+"""Drives the scheduling core with a virtual clock and seeded faults, and checks its promises."""
 
 import random
 from collections import Counter

@@ -50,9 +50,7 @@ def test_both_prongs_make_some_under_wrr_and_mte() -> None:
         counts: dict[Prong, int] = {}
         original = simulation.schedule.changes
 
-        def remember(
-            original: object = original, counts: dict[Prong, int] = counts
-        ) -> object:
+        def remember(original: object = original, counts: dict[Prong, int] = counts) -> object:
             assert callable(original)
             changes = original()
             for epoch in changes.epochs:

@@ -1,0 +1,102 @@
+"""What the roll-ups of runs come to: totals by source, rates, joules, and series over time."""
+
+import uuid
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import func, select
+from sqlalchemy.orm import Session
+
+from ddlp.core.messages import EnergyInfo
+from ddlp.core.types import Prong, Provenance
+from ddlp.server.models import Rollup
+
+PRONGS = [prong.value for prong in Prong]
+
+
+@dataclass(frozen=True)
+class Total:
+    """All seconds of one source of a run together."""
+
+    images: int = 0
+    span_s: int = 0
+    """From the first second in which something happened to the last."""
+    joules: float | None = None
+    waited_s: float = 0.0
+    trained_s: float = 0.0
+
+    @property
+    def images_per_s(self) -> float | None:
+        """The mean rate over the span; None when nothing was made."""
+        return self.images / self.span_s if self.images else None
+
+    @property
+    def wait_share(self) -> float | None:
+        """The share of a trainer's time that it spent waiting; None when it spent none."""
+        time_s = self.waited_s + self.trained_s
+        return self.waited_s / time_s if time_s > 0 else None
+
+
+Totals = dict[str, Total]
+
+
+def totals(session: Session, run_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Totals]:
+    """The totals of runs by source: `cpu`, `csd`, `trainer`; what did not happen is zero."""
+    query = (
+        select(
+            Rollup.run_id,
+            Rollup.source,
+            func.sum(Rollup.images),
+            func.max(Rollup.at) - func.min(Rollup.at) + 1,
+            func.sum(Rollup.joules),
+            func.sum(Rollup.waited_s),
+            func.sum(Rollup.trained_s),
+        )
+        .where(Rollup.run_id.in_(run_ids))
+        .group_by(Rollup.run_id, Rollup.source)
+    )
+    found: dict[uuid.UUID, Totals] = defaultdict(lambda: defaultdict(Total))
+    # PostgreSQL adds integers up to decimals: they are made what they were.
+    for run_id, source, images, span_s, joules, waited_s, trained_s in session.execute(query):
+        found[run_id][source] = Total(int(images), int(span_s), joules, waited_s, trained_s)
+    return found
+
+
+def energy(prong: str, total: Total) -> EnergyInfo:
+    """Joules of a prong, with how they were obtained; unknown is never 0."""
+    known = total.joules is not None and total.images > 0
+    busy = "CPU seconds" if prong == Prong.CPU.value else "busy seconds"
+    return EnergyInfo(
+        source=prong,
+        joules=total.joules if known else None,
+        joules_per_image=total.joules / total.images
+        if known and total.joules is not None
+        else None,
+        provenance=(Provenance.MODELLED if known else Provenance.UNAVAILABLE).value,
+        method=f"{busy} × declared watts" if known else "nothing was made by this prong",
+    )
+
+
+def series(session: Session, run_id: uuid.UUID, points: int) -> dict[str, dict[str, list[float]]]:
+    """Images a second by source over a run, in at most so many points each."""
+    mine = Rollup.run_id == run_id
+    first, last = session.execute(
+        select(func.min(Rollup.at), func.max(Rollup.at)).where(mine)
+    ).one()
+    if first is None:
+        return {}
+    step_s = -(-(last - first + 1) // points)
+    slot = ((Rollup.at - first) // step_s).label("slot")
+    query = (
+        select(Rollup.source, slot, func.sum(Rollup.images))
+        .where(mine)
+        .group_by(Rollup.source, slot)
+        .order_by(slot)
+    )
+    found: dict[str, dict[str, list[float]]] = {}
+    for source, place, images in session.execute(query):
+        line = found.setdefault(source, {"at": [], "images_per_s": []})
+        line["at"].append(first + int(place) * step_s)
+        line["images_per_s"].append(int(images) / step_s)
+    return found

@@ -1,0 +1,86 @@
+"""The demo's images: always the same, of many sizes, and made again where they are not whole."""
+
+import random
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from ddlp.cli.demo_data import CLASSES, draw, make_dataset
+from ddlp.core.dataset import scan_folder
+
+COUNT = 30
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(path.relative_to(root)): path.read_bytes() for path in root.rglob("*.jpg")}
+
+
+@pytest.fixture(scope="module")
+def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_dataset(tmp_path_factory.mktemp("demo") / "shapes", COUNT)
+
+
+def test_it_is_a_dataset_with_as_many_images_of_every_class(shapes: Path) -> None:
+    scan = scan_folder(shapes)
+    assert scan.classes == CLASSES
+    assert [scan.labels.count(label) for label in range(len(CLASSES))] == [5] * len(CLASSES)
+
+
+def test_it_is_the_same_every_time(shapes: Path, tmp_path: Path) -> None:
+    assert contents(make_dataset(tmp_path / "again", COUNT)) == contents(shapes)
+
+
+def test_another_seed_draws_other_images(shapes: Path, tmp_path: Path) -> None:
+    first, other = contents(shapes), contents(make_dataset(tmp_path / "other", COUNT, seed=2))
+    assert first.keys() == other.keys()
+    assert not set(first.values()) & set(other.values())
+
+
+def test_the_images_have_many_sizes(shapes: Path) -> None:
+    sizes = set()
+    for path in shapes.rglob("*.jpg"):
+        with Image.open(path) as image:
+            assert image.mode == "RGB"
+            sizes.add(image.size)
+    assert len(sizes) > COUNT / 2
+    assert all(96 <= side <= 320 for size in sizes for side in size)
+
+
+@pytest.mark.parametrize("label", CLASSES)
+def test_a_shape_stands_out_from_its_ground(label: str) -> None:
+    # The corners are ground; the colour that is farthest from theirs is the shape's.
+    for seed in range(5):
+        pixels = np.asarray(draw(label, random.Random(seed)), dtype=float)
+        ground = np.median(pixels[:8, :8], axis=(0, 1))
+        distance = np.abs(pixels - ground).sum(axis=-1)
+        assert 0.02 < (distance > 150).mean() < 0.8
+
+
+def test_shapes_of_one_chance_differ_by_label() -> None:
+    drawn = {draw(label, random.Random(3)).tobytes() for label in CLASSES}
+    assert len(drawn) == len(CLASSES)
+
+
+def test_what_is_whole_is_not_drawn_again(tmp_path: Path) -> None:
+    root = make_dataset(tmp_path / "shapes", 6)
+    marked = root / "circle" / "00000.jpg"
+    marked.write_bytes(b"touched")
+    assert make_dataset(root, 6) == root
+    assert marked.read_bytes() == b"touched"
+
+
+def test_what_was_interrupted_is_drawn_again(tmp_path: Path) -> None:
+    root = tmp_path / "shapes"
+    (root / "circle").mkdir(parents=True)
+    (root / "circle" / "00000.jpg").write_bytes(b"half an im")
+    whole = make_dataset(tmp_path / "whole", 6)
+    assert contents(make_dataset(root, 6)) == contents(whole)
+
+
+def test_a_larger_one_holds_the_smaller_one(tmp_path: Path) -> None:
+    small = contents(make_dataset(tmp_path / "shapes", 6))
+    large = contents(make_dataset(tmp_path / "shapes", 12))
+    assert len(large) == 12
+    assert small.items() <= large.items()

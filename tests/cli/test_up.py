@@ -1,0 +1,153 @@
+"""`ddlp up` as a user runs it: it starts, it ends, and it says what is wrong in one line."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+
+from ddlp.cli.embedded_redis import redis_command
+from ddlp.core.settings import Settings
+from ddlp.server.database import connect, migrate
+from tests.conftest import SMALL_PIPELINE, UpProcess, wait_until
+from tests.end_to_end.trainer import new_run, train
+
+
+def ddlp(*arguments: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+    """Run a command as a user does."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("DDLP_")}
+    environment |= {f"DDLP_{name.upper()}": value for name, value in settings.items()}
+    return subprocess.run(
+        [sys.executable, "-m", "ddlp.cli", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        env=environment,
+        check=False,
+    )
+
+
+def everything_of(home: Path) -> list[str]:
+    """Processes that belong to a home folder, by what /proc says of them."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            environment = (entry / "environ").read_bytes() if entry.name.isdigit() else b""
+            command = (entry / "cmdline").read_bytes() if entry.name.isdigit() else b""
+        except OSError:
+            continue
+        mark = str(home).encode()
+        if mark in environment.split(b"PYTEST_CURRENT_TEST")[0] or mark in command:
+            found.append(f"{entry.name} {command.decode()!r}")
+    return found
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_all_parts_end_with_it_however_it_ends(tmp_path: Path, how: signal.Signals) -> None:
+    running = UpProcess(tmp_path / "home", [tmp_path])
+    children = running.children()
+    assert sorted(children) == ["cpu", "csd", "serve", "valkey-server"]
+    store = Settings(home=tmp_path / "home").cpu_store_path
+    status = running.stop(how)
+    assert status == (-signal.SIGKILL if how is signal.SIGKILL else 0)
+    wait_until(lambda: everything_of(tmp_path / "home") == [])
+    assert not store.exists()
+
+
+def test_a_second_one_on_the_same_folder_says_so(up: UpProcess) -> None:
+    second = ddlp("up", "--home", str(up.home), "--port", "0")
+    assert second.returncode == 1
+    assert f"already running on {up.home} at {up.url}" in second.stderr
+    assert second.stderr.count("\n") == 1
+
+
+def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        answer = ddlp("up", "--home", str(tmp_path / "home"), "--port", port)
+    assert answer.returncode == 3
+    assert f"port {port} of 127.0.0.1 cannot be used (Address already in use)" in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
+def test_a_broker_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
+    answer = ddlp(
+        "up", "--home", str(tmp_path / "home"), "--port", "0", redis_url="redis://127.0.0.1:1/0"
+    )
+    assert answer.returncode == 3
+    assert "the broker at redis://127.0.0.1:1/0 cannot be reached" in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
+def test_a_database_of_a_newer_version_is_named_and_left_alone(tmp_path: Path) -> None:
+    engine = connect(f"sqlite:///{tmp_path}/home/ddlp.db")
+    migrate(engine)
+    with engine.begin() as connection:
+        connection.execute(text("update alembic_version set version_num = '9999'"))
+    engine.dispose()
+    answer = ddlp("up", "--home", str(tmp_path / "home"), "--port", "0")
+    assert answer.returncode == 3
+    assert "newer version of DDLP (revision 9999)" in answer.stderr
+    assert answer.stderr.count("\n") == 1
+    assert everything_of(tmp_path / "home") == []
+
+
+def test_it_does_not_listen_beyond_loopback(tmp_path: Path) -> None:
+    answer = ddlp("up", "--home", str(tmp_path / "home"), "--port", "0", host="0.0.0.0")
+    assert answer.returncode == 2
+    assert "would open the server to the network without any key" in answer.stderr
+
+
+def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
+    answer = ddlp("up", "--home", str(tmp_path / "home"), csd_speed="fast")
+    assert answer.returncode == 2
+    assert answer.stderr.startswith("ddlp: DDLP_CSD_SPEED='fast'")
+
+
+def test_commands_without_a_server_say_how_to_start_one(tmp_path: Path) -> None:
+    answer = ddlp("run", "list", url="http://127.0.0.1:1", home=str(tmp_path))
+    assert answer.returncode == 3
+    assert "is it up? start it with: ddlp up" in answer.stderr
+
+
+@pytest.fixture
+def own_services(tmp_path: Path, postgres_url: str) -> Iterator[dict[str, str]]:
+    """A database and a broker that somebody else runs."""
+    server = connect(postgres_url)
+    with server.connect().execution_options(isolation_level="AUTOCOMMIT") as connection:
+        connection.execute(text("create database ddlp_up"))
+    server.dispose()
+    command, url = redis_command(tmp_path)
+    broker = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    yield {
+        "database_url": postgres_url.replace("/postgres?", "/ddlp_up?"),
+        "redis_url": url,
+    }
+    broker.terminate()
+    broker.wait(10)
+
+
+def test_it_uses_the_services_that_the_settings_name(
+    tmp_path: Path, images: Path, own_services: dict[str, str]
+) -> None:
+    running = UpProcess(tmp_path / "home", [images], **own_services)
+    try:
+        assert "valkey-server" not in running.children()
+        with running.client() as client:
+            client.post("/datasets", {"uri": str(images), "name": "fruit"})
+            client.post("/pipelines", {"name": "small", **SMALL_PIPELINE})
+            run = new_run(client, strategy="wrr", epochs=2)
+            accounts = train(running, run)
+            assert all(set(account.samples.values()) == {1} for account in accounts)
+            assert all(len(account.samples) == 123 for account in accounts)
+            wait_until(lambda: client.get(f"/runs/{run}")["state"] == "completed")
+        verified = ddlp("verify", run, "--json", url=running.url)
+        assert '"exactly_once": true' in verified.stdout
+    finally:
+        running.stop()
+    assert not (tmp_path / "home" / "ddlp.db").exists()

@@ -1,0 +1,249 @@
+"""The client against a real server: answers, errors by status, dropped connections, patience."""
+
+import json
+import socket
+import threading
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Self
+
+import pytest
+
+from ddlp.core import errors
+from ddlp.core.client import Client
+from ddlp.core.errors import DdlpError, InvalidInput, Unavailable
+from ddlp.core.messages import Lease
+
+Answer = Callable[["Handler"], None]
+
+
+class Handler(BaseHTTPRequestHandler):
+    """Answers as the test says, and notes what it was asked."""
+
+    protocol_version = "HTTP/1.1"
+    wbufsize = -1  # one packet an answer
+    server: "Server"
+
+    def setup(self) -> None:
+        super().setup()
+        self.server.connections += 1
+
+    def do_GET(self) -> None:
+        length = int(self.headers.get("Content-Length", 0))
+        self.server.asked.append((self.command, self.path, self.rfile.read(length)))
+        self.server.answer(self)
+
+    do_POST = do_GET  # noqa: N815
+
+    def reply(self, body: bytes = b"{}", status: int = 200) -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+class Server(ThreadingHTTPServer):
+    """A server on a free port, in a thread."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server_port}"
+        self.answer: Answer = Handler.reply
+        self.connections = 0
+        self.asked: list[tuple[str, str, bytes]] = []
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.01,))
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+
+
+@pytest.fixture
+def server() -> Iterator[Server]:
+    with Server() as running:
+        yield running
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[Client]:
+    """Leaves before the server does, which waits for its connections to end."""
+    with Client(server.url, timeout_s=5, patience_s=5) as connected:
+        yield connected
+
+
+def test_an_answer_is_its_json(server: Server, client: Client) -> None:
+    server.answer = lambda handler: handler.reply(b'{"runs": [1, null]}')
+    assert client.get("/runs") == {"runs": [1, None]}
+    assert server.asked == [("GET", "/api/v1/runs", b"")]
+
+
+def test_no_answer_is_none(server: Server, client: Client) -> None:
+    server.answer = lambda handler: handler.reply(b"", status=204)
+    assert client.post("/runs/r50/cancel") is None
+
+
+def test_a_post_carries_a_message_a_mapping_or_nothing(server: Server, client: Client) -> None:
+    lease = Lease(run="00000000-0000-0000-0000-000000000001", epoch=0, index=2, token=3)  # type: ignore[arg-type]
+    for body in (lease, {"name": "ä"}, None):
+        client.post("/x", body)
+    sent = [json.loads(raw) for _, _, raw in server.asked]
+    assert sent == [lease.model_dump(mode="json"), {"name": "ä"}, {}]
+
+
+def test_a_server_below_a_path_is_reached(server: Server) -> None:
+    with Client(f"{server.url}/ddlp/") as client:
+        client.get("/runs")
+    assert server.asked[0][1] == "/ddlp/api/v1/runs"
+
+
+def test_odd_names_are_quoted_and_questions_are_kept(server: Server, client: Client) -> None:
+    client.get("/runs/ä b/series?since=3&step=2")
+    assert server.asked[0][1] == "/api/v1/runs/%C3%A4%20b/series?since=3&step=2"
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (403, errors.NotAllowed),
+        (404, errors.NotFound),
+        (409, errors.Conflict),
+        (415, errors.Unsupported),
+        (422, errors.InvalidInput),
+        (500, DdlpError),
+        (503, errors.Unavailable),
+        (504, errors.WaitTimeout),
+    ],
+)
+def test_an_error_is_raised_by_its_status_with_the_servers_words(
+    server: Server, client: Client, status: int, kind: type[DdlpError]
+) -> None:
+    server.answer = lambda handler: handler.reply(b'{"detail": "the reason"}', status)
+    with pytest.raises(kind, match=r"^the reason$") as caught:
+        client.get("/runs/x")
+    assert type(caught.value) is kind
+    assert len(server.asked) == 1, "an answer is not asked for again"
+
+
+@pytest.mark.parametrize(
+    ("body", "words"),
+    [
+        (b"", "HTTP status 502"),
+        (b"<html>Bad Gateway</html>", "Bad Gateway"),
+        (b'["no detail"]', "no detail"),
+        (b'{"other": 1}', "other"),
+        (b"\xff\xfe", "�"),
+    ],
+)
+def test_an_error_from_somewhere_in_between_is_shown_as_it_is(
+    server: Server, client: Client, body: bytes, words: str
+) -> None:
+    server.answer = lambda handler: handler.reply(body, 502)
+    with pytest.raises(DdlpError, match=words):
+        client.get("/runs")
+
+
+def test_one_connection_carries_many_calls_also_after_an_error(
+    server: Server, client: Client
+) -> None:
+    def answer(handler: Handler) -> None:
+        handler.reply(status=404 if handler.path.endswith("none") else 200)
+
+    server.answer = answer
+    client.get("/a")
+    with pytest.raises(errors.NotFound):
+        client.get("/none")
+    client.post("/b", {"x": 1})
+    client.get("/c")
+    assert server.connections == 1
+
+
+def test_a_connection_that_the_server_closed_meanwhile_is_opened_again(
+    server: Server, client: Client
+) -> None:
+    def answer(handler: Handler) -> None:
+        handler.reply(b'{"call": %d}' % len(server.asked))
+        handler.close_connection = True  # without saying so, as after an idle time
+
+    server.answer = answer
+    assert [client.get("/x")["call"] for _ in range(3)] == [1, 2, 3]
+    assert server.connections == 3
+
+
+def test_a_closed_client_opens_again_with_the_next_call(server: Server, client: Client) -> None:
+    client.get("/x")
+    client.close()
+    client.get("/x")
+    assert server.connections == 2
+
+
+def drop(handler: Handler) -> None:
+    handler.close_connection = True
+
+
+def test_a_call_is_repeated_until_it_is_answered(server: Server, client: Client) -> None:
+    def answer(handler: Handler) -> None:
+        (handler.reply if len(server.asked) == 3 else lambda: drop(handler))()
+
+    server.answer = answer
+    assert client.post("/x", {"a": 1}) == {}
+    assert server.asked == [("POST", "/api/v1/x", b'{"a": 1}')] * 3
+
+
+def test_a_call_that_took_too_long_is_asked_again_on_a_new_connection(server: Server) -> None:
+    asked_again = threading.Event()
+
+    def answer(handler: Handler) -> None:
+        if len(server.asked) == 1:
+            asked_again.wait(20)
+        asked_again.set()
+        handler.reply()
+
+    server.answer = answer
+    with Client(server.url, timeout_s=0.2, patience_s=20) as client:
+        assert client.get("/x") == {}
+    assert server.connections == len(server.asked)
+
+
+def assert_unavailable(client: Client) -> None:
+    with pytest.raises(Unavailable) as caught:
+        client.get("/runs")
+    message = str(caught.value)
+    assert message.startswith(f"no answer from {client.url} (")
+    assert message.endswith("is it up? start it with: ddlp up")
+
+
+def test_a_server_that_drops_every_call_is_unavailable_in_the_end(server: Server) -> None:
+    server.answer = drop
+    with Client(server.url, patience_s=0.2) as client:
+        assert_unavailable(client)
+    assert len(server.asked) > 1
+
+
+def test_a_server_that_is_not_there_is_unavailable_in_the_end() -> None:
+    with socket.socket() as nobody_listens:
+        nobody_listens.bind(("127.0.0.1", 0))
+        port = nobody_listens.getsockname()[1]
+        with Client(f"http://127.0.0.1:{port}", patience_s=0.2) as client:
+            assert_unavailable(client)
+
+
+def test_a_server_that_never_answers_is_unavailable_in_the_end(server: Server) -> None:
+    enough = threading.Event()
+    server.answer = lambda _: enough.wait(20) and None
+    with Client(server.url, timeout_s=0.1, patience_s=0) as client:
+        assert_unavailable(client)
+    enough.set()
+
+
+@pytest.mark.parametrize("url", ["", "localhost:8000", "control", "ftp://control", "http://"])
+def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
+    with pytest.raises(InvalidInput, match="is not an address of a server; write http://HOST:PORT"):
+        Client(url)

@@ -1,0 +1,49 @@
+"""A server's parts in this process: the real database, and a broker that only listens."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ddlp.core.messages import Lease
+from ddlp.core.settings import Settings
+from ddlp.core.types import Prong
+from ddlp.server.board import Board
+from ddlp.server.database import Database, migrate
+from ddlp.server.dispatcher import Dispatcher
+
+
+class Plane:
+    """A dispatcher over a real SQLite file; what it would send to the queues is kept."""
+
+    def __init__(self, home: Path, images: Path) -> None:
+        self.settings = Settings(home=home, dataset_roots=[images], cpu_store=home / "cpu")
+        self.database = Database(self.settings.database)
+        migrate(self.database.engine)
+        self.sent: list[tuple[Prong, Lease]] = []
+        self.now = 1000.0
+        self.dispatcher = self.begin()
+
+    def begin(self) -> Dispatcher:
+        """Start a dispatcher on what the database holds."""
+        self.dispatcher = Dispatcher(
+            self.database,
+            Board(self.settings),
+            lambda prong, lease: self.sent.append((prong, lease)),
+            clock=lambda: self.now,
+        )
+        self.dispatcher.start()
+        return self.dispatcher
+
+    def restart(self) -> None:
+        """What a crash and a new start come to; messages on their way stay so."""
+        self.dispatcher.stop()
+        self.begin()
+
+
+@pytest.fixture
+def plane(tmp_path: Path, images: Path) -> Iterator[Plane]:
+    found = Plane(tmp_path / "home", images)
+    yield found
+    found.dispatcher.stop()
+    found.database.close()

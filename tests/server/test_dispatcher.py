@@ -1,0 +1,288 @@
+"""The dispatcher writes before it answers, and a new one goes on where the old one was."""
+
+import uuid
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from ddlp.core.energy import PowerModel
+from ddlp.core.errors import Conflict, NotFound, Refused, Unavailable
+from ddlp.core.messages import (
+    Claim,
+    Commit,
+    DatasetCreate,
+    DeviceRegister,
+    Fed,
+    FeedRequest,
+    Lease,
+    Rewind,
+    RunCreate,
+)
+from ddlp.core.types import DeviceKind, Prong, RunState
+from ddlp.server import certificates, datasets, devices, runs
+from ddlp.server.models import Run
+from tests.conftest import wait_until
+from tests.server.conftest import Plane
+
+DEVICES = {Prong.CPU: DeviceKind.HOST, Prong.CSD: DeviceKind.EMULATED_CSD}
+
+
+def register(plane: Plane, prong: Prong, incarnation: uuid.UUID | None = None) -> uuid.UUID:
+    body = DeviceRegister(
+        name=prong.value,
+        prong=prong,
+        kind=DEVICES[prong],
+        slots=1,
+        host="here",
+        incarnation=incarnation or uuid.uuid4(),
+        engine="test",
+        store=str(plane.settings.home / prong.value),
+        power=PowerModel(active_w=10, source="test"),
+    )
+    ask(plane, lambda board, session, now: devices.register(board, session, body, now))
+    return body.incarnation
+
+
+def ask(plane: Plane, action: Any) -> Any:
+    return plane.dispatcher.call(action).result(10)
+
+
+def new_run(plane: Plane, images: Path, **fields: Any) -> uuid.UUID:
+    with plane.database.session() as session:
+        try:
+            datasets.find(session, "fruit")
+        except NotFound:
+            body = DatasetCreate(uri=str(images), name="fruit")
+            datasets.register(session, plane.settings, body)
+        row = runs.create(session, RunCreate(dataset="fruit", batch_size=20, **fields))
+    ask(plane, lambda board, session, now: board.add_run(session, row))
+    return row.id
+
+
+def work_off(plane: Plane) -> int:
+    """Do what a worker does with everything that was sent; returns how much that was."""
+    waiting, plane.sent[:] = list(plane.sent), []
+    for prong, lease in waiting:
+        claim(plane, prong, lease)
+        commit(plane, prong, lease)
+    return len(waiting)
+
+
+def claim(plane: Plane, prong: Prong, lease: Lease) -> None:
+    ask(plane, lambda board, _, now: board.claim(Claim(lease=lease, device=prong.value), now))
+
+
+def commit(plane: Plane, prong: Prong, lease: Lease) -> None:
+    done = Commit(
+        lease=lease, device=prong.value, nbytes=4096, checksum=2**64 - 1, seconds=2, cpu_s=1
+    )
+    ask(plane, lambda board, _, now: board.commit(done, now))
+
+
+def feed(plane: Plane, run: uuid.UUID, step: int, consumed: int, epoch: int = 0) -> Fed:
+    request = FeedRequest(rank=0, epoch=epoch, received=step, consumed=consumed, want=1)
+    return plane.dispatcher.feed(run, request).result(10)
+
+
+def deliver(plane: Plane, run: uuid.UUID, start: int = 0, stop: int = 7) -> list[int]:
+    """Take batches of the first epoch as a trainer does."""
+    order: list[int] = []
+    while start + len(order) < stop:
+        step = start + len(order)
+        fed = feed(plane, run, step, step)
+        order += [batch.index for batch in fed.batches]
+        if not fed.batches:
+            work_off(plane)
+    return order
+
+
+def state_of(plane: Plane, run: uuid.UUID) -> RunState:
+    with plane.database.session() as session:
+        return RunState(session.get_one(Run, run).state)
+
+
+def test_a_run_goes_from_created_to_completed(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    register(plane, Prong.CSD)
+    run = new_run(plane, images)
+    assert state_of(plane, run) is RunState.CREATED
+    order = deliver(plane, run)
+    assert state_of(plane, run) is RunState.RUNNING
+    assert sorted(order) == list(range(7))
+    feed(plane, run, 7, 7)
+    wait_until(lambda: state_of(plane, run) is RunState.COMPLETED)
+    with plane.database.session() as session:
+        row = session.get_one(Run, run)
+        assert certificates.make(session, row, 0).exactly_once
+        info = runs.info(session, row)
+    assert info.images["cpu"] + info.images["csd"] == 123
+    assert {entry.provenance for entry in info.energy} == {"modelled"}
+
+
+def test_energy_is_cpu_seconds_for_the_host_and_busy_seconds_for_a_csd(
+    plane: Plane, images: Path
+) -> None:
+    register(plane, Prong.CPU)
+    register(plane, Prong.CSD)
+    run = new_run(plane, images)
+    deliver(plane, run)
+    feed(plane, run, 7, 7)
+    wait_until(lambda: state_of(plane, run) is RunState.COMPLETED)
+    with plane.database.session() as session:
+        row = session.get_one(Run, run)
+        made = runs.epochs(session, row)[0].made
+        energy = {entry.source: entry.joules for entry in runs.info(session, row).energy}
+    assert energy == {"cpu": 10.0 * made["cpu"], "csd": 20.0 * made["csd"]}
+
+
+def test_a_new_dispatcher_goes_on_where_the_old_one_was(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    register(plane, Prong.CSD)
+    run = new_run(plane, images)
+    first = deliver(plane, run, 0, 3)
+    plane.restart()
+    feed(plane, run, 3, 3)
+    rest = deliver(plane, run, 3, 7)
+    assert sorted(first + rest) == list(range(7))
+
+
+def test_leases_of_before_a_restart_are_still_good(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu")
+    wait_until(lambda: plane.sent)
+    sent = list(plane.sent)
+    plane.restart()
+    claim(plane, *sent[0])
+    commit(plane, *sent[0])
+    assert [b.index for b in feed(plane, run, 0, 0).batches] == [0]
+
+
+def test_tokens_never_repeat_over_a_restart(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    new_run(plane, images, strategy="cpu")
+    wait_until(lambda: plane.sent)
+    before = {lease.token for _, lease in plane.sent}
+    plane.restart()
+    plane.sent.clear()
+    register(plane, Prong.CPU)
+    wait_until(lambda: plane.sent)
+    assert not before & {lease.token for _, lease in plane.sent}
+
+
+def test_a_rank_that_lost_the_answer_gets_the_same_batch_again(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu")
+    wait_until(lambda: work_off(plane))
+    first = feed(plane, run, 0, 0)
+    assert feed(plane, run, 0, 0) == first
+    plane.restart()
+    assert feed(plane, run, 0, 0).batches == first.batches
+
+
+def test_a_device_that_falls_silent_loses_its_leases(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    new_run(plane, images, strategy="cpu")
+    wait_until(lambda: plane.sent)
+    prong, lease = plane.sent[0]
+    claim(plane, prong, lease)
+    plane.sent.clear()
+    plane.now += 100
+    register(plane, Prong.CPU)
+    wait_until(lambda: any(new.index == lease.index for _, new in plane.sent))
+    with pytest.raises(Refused):
+        commit(plane, prong, lease)
+
+
+def test_a_device_that_was_started_anew_loses_its_leases_at_once(
+    plane: Plane, images: Path
+) -> None:
+    register(plane, Prong.CPU)
+    new_run(plane, images, strategy="cpu")
+    wait_until(lambda: plane.sent)
+    claim(plane, *plane.sent[0])
+    held = plane.sent[0][1]
+    plane.sent.clear()
+    register(plane, Prong.CPU)
+    wait_until(lambda: any(new.index == held.index for _, new in plane.sent))
+
+
+def test_a_beat_of_an_unknown_incarnation_asks_to_register_again(plane: Plane) -> None:
+    register(plane, Prong.CPU)
+    with pytest.raises(NotFound, match="register it again"):
+        ask(
+            plane,
+            lambda board, session, now: devices.heartbeat(board, session, "cpu", uuid.uuid4(), now),
+        )
+
+
+def test_a_paused_run_gives_out_nothing_until_it_is_resumed(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu")
+    wait_until(lambda: work_off(plane))
+    feed(plane, run, 0, 0)
+    plane.dispatcher.change_state(run, RunState.PAUSED).result(10)
+    work_off(plane)
+    assert feed(plane, run, 1, 1).state is RunState.PAUSED
+    assert plane.sent == []
+    plane.dispatcher.change_state(run, RunState.RUNNING).result(10)
+    wait_until(lambda: plane.sent)
+
+
+def test_a_cancelled_run_refuses_its_workers_and_stays_cancelled(
+    plane: Plane, images: Path
+) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu")
+    wait_until(lambda: plane.sent)
+    claim(plane, *plane.sent[0])
+    plane.dispatcher.change_state(run, RunState.CANCELLED).result(10)
+    with pytest.raises(Refused, match="is over"):
+        commit(plane, *plane.sent[0])
+    with pytest.raises(NotFound):
+        plane.dispatcher.change_state(run, RunState.RUNNING).result(10)
+    assert state_of(plane, run) is RunState.CANCELLED
+
+
+def test_a_rank_goes_back_and_gets_the_same_steps_again(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    register(plane, Prong.CSD)
+    run = new_run(plane, images)
+    order = deliver(plane, run, 0, 5)
+    feed(plane, run, 5, 5)
+    back = Rewind(rank=0, epoch=0, step=2)
+    ask(plane, lambda board, session, now: board.rewind(session, run, back, now))
+    assert deliver(plane, run, 2, 5) == order[2:]
+    assert sorted(order + deliver(plane, run, 5, 7)) == list(range(7))
+
+
+def test_a_rank_cannot_go_forward_to_what_it_never_received(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images)
+    deliver(plane, run, 0, 2)
+    ahead = Rewind(rank=0, epoch=0, step=6)
+    with pytest.raises(Conflict, match="cannot go to step 6"):
+        ask(plane, lambda board, session, now: board.rewind(session, run, ahead, now))
+
+
+def test_a_database_that_fails_is_reported_and_survived(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu")
+    wait_until(lambda: work_off(plane))
+    with plane.database.session() as session:
+        session.execute(text("alter table batches rename to batches_away"))
+    with pytest.raises(Unavailable, match="did not take it"):
+        feed(plane, run, 0, 0)
+    with plane.database.session() as session:
+        session.execute(text("alter table batches_away rename to batches"))
+    wait_until(lambda: _works(plane, run))
+    assert [b.index for b in feed(plane, run, 0, 0).batches] == [0]
+
+
+def _works(plane: Plane, run: uuid.UUID) -> bool:
+    try:
+        feed(plane, run, 0, 0)
+    except (Unavailable, NotFound):
+        return False
+    return True
