@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +13,14 @@ from ddlp.cli.demo_data import CLASSES, make_dataset
 from ddlp.cli.up import Stack, stay, stop_on_term
 from ddlp.cli.verify import verify_run
 from ddlp.core.client import Client
+from ddlp.core.dataset import scan_folder, write_index
 from ddlp.core.errors import Conflict, Unavailable
 from ddlp.core.settings import Settings
 from ddlp.loader import DualLoader
 
 _IMAGES = 2400
-_BATCH = 32
+_BATCH = 24
+_CSD_STORE_BYTES = 8 << 20  # little, so that the page shows the drive being held back too
 _SIDE = 64
 _PIPELINE = {
     "name": "demo-64",
@@ -52,7 +54,9 @@ def run_demo(settings: Settings, epochs: int, strategy: str, oneshot: bool) -> N
 @contextmanager
 def _stack(settings: Settings, home: Path) -> Iterator[Stack]:
     """All parts, on the usual port or on a free one."""
-    mine = settings.model_copy(update={"home": home, "dataset_roots": [home]})
+    mine = settings.model_copy(
+        update={"home": home, "dataset_roots": [home], "csd_store_bytes": _CSD_STORE_BYTES}
+    )
     try:
         stack = Stack(mine)
         stack.__enter__()
@@ -69,12 +73,10 @@ def _stack(settings: Settings, home: Path) -> Iterator[Stack]:
 
 def _make_run(client: Client, folder: Path, epochs: int, strategy: str) -> str:
     client.post("/pipelines", _PIPELINE)
-    with suppress(Conflict):  # it is there from an earlier demo
-        client.post("/datasets", {"uri": str(folder), "name": "shapes"})
     run = client.post(
         "/runs",
         {
-            "dataset": "shapes",
+            "dataset": _dataset(client, folder),
             "pipeline": _PIPELINE["name"],
             "batch_size": _BATCH,
             "epochs": epochs,
@@ -83,6 +85,18 @@ def _make_run(client: Client, folder: Path, epochs: int, strategy: str) -> str:
         },
     )
     return str(run["name"])
+
+
+def _dataset(client: Client, folder: Path) -> str:
+    """The dataset's name: of an earlier demo's if that saw the very same files."""
+    version = write_index(scan_folder(folder), folder.parent / "shapes.idx").version
+    known = client.get("/datasets")
+    for dataset in known:
+        if dataset["version"] == version:
+            return str(dataset["name"])
+    name = f"shapes-v{len(known) + 1}" if known else "shapes"
+    client.post("/datasets", {"uri": str(folder), "name": name})
+    return name
 
 
 def _model() -> nn.Module:

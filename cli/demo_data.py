@@ -2,6 +2,7 @@
 
 import math
 import random
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,15 +14,19 @@ _MARK = ".complete"
 
 def make_dataset(root: Path, images: int, seed: int = 1) -> Path:
     """A folder of images, one subfolder a class; made once, whole or not at all."""
-    mark = root / _MARK
-    if mark.exists() and mark.read_text() == str(images):
+    mark = f"{images} images, seed {seed}"
+    if root.is_dir() and (root / _MARK).exists() and (root / _MARK).read_text() == mark:
         return root
+    half_made = root.with_name(f".{root.name}.making")
+    for old in (half_made, root):
+        shutil.rmtree(old, ignore_errors=True)
     for number in range(images):
         label = CLASSES[number % len(CLASSES)]
-        path = root / label / f"{number:05d}.jpg"
+        path = half_made / label / f"{number:05d}.jpg"
         path.parent.mkdir(parents=True, exist_ok=True)
         draw(label, random.Random(seed * 1_000_003 + number)).save(path, quality=88)
-    mark.write_text(str(images))
+    (half_made / _MARK).write_text(mark)
+    half_made.rename(root)
     return root
 
 

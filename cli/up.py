@@ -188,13 +188,8 @@ def _take_lock(home: Path) -> int:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    values = {
-        "HOME": settings.home,
-        "PORT": settings.port,
-        "HOST": settings.host,
-        "URL": settings.server_url,
-        "REDIS_URL": settings.redis_url,
-        "DATASET_ROOTS": ":".join(str(root) for root in settings.roots),
-        "CPU_WORKERS": settings.cpu_workers,
-    }
-    return {f"DDLP_{name}": str(value) for name, value in values.items() if value is not None}
+    """The settings as variables for the parts; what depends on the folder is fixed."""
+    fixed = settings.model_copy(
+        update={"url": settings.server_url, "dataset_roots": settings.roots}
+    )
+    return fixed.as_environment()

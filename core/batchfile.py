@@ -11,6 +11,7 @@
 All numbers are little-endian and nothing is ever unpickled. docs/batch-format.md is the full text.
 """
 
+import math
 import struct
 import uuid
 from dataclasses import dataclass
@@ -61,7 +62,7 @@ class TensorSpec:
     @property
     def nbytes(self) -> int:
         """Bytes without padding."""
-        return int(np.dtype(self.dtype).itemsize * np.prod(self.shape, dtype=np.int64))
+        return np.dtype(self.dtype).itemsize * math.prod(self.shape)
 
 
 def layout(tensors: list[TensorSpec]) -> tuple[list[int], int]:
@@ -152,13 +153,13 @@ def _read_tensor(memory: memoryview, place: int) -> tuple[str, Array]:
     tensor = TensorSpec(_text(name), _text(dtype), tuple(shape[:dimensions]))
     if tensor.dtype not in _DTYPES or dimensions > 6 or tensor.nbytes != nbytes:
         raise DamagedBatch(f"tensor {place} is described wrongly")
-    if offset % PAGE_BYTES or offset + nbytes > len(memory):
+    if offset % PAGE_BYTES or offset < PAGE_BYTES or offset + nbytes > len(memory):
         raise DamagedBatch(f"tensor {tensor.name} lies outside the file")
     return tensor.name, _array(memory, tensor, offset)
 
 
 def _array(memory: memoryview, tensor: TensorSpec, offset: int) -> Array:
-    count = int(np.prod(tensor.shape, dtype=np.int64))
+    count = math.prod(tensor.shape)
     flat = np.frombuffer(memory, dtype=tensor.dtype, count=count, offset=offset)
     return flat.reshape(tensor.shape)
 

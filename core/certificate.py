@@ -17,7 +17,8 @@ def problems_of(plan: RunPlan, delivered: Sequence[CertificateBatch]) -> list[st
     missing = [index for index in range(plan.batches) if index not in counts]
     if missing:
         shown = ", ".join(str(index) for index in missing[:5])
-        problems.append(f"{len(missing)} batches were not delivered: {shown}…")
+        more = " …" if len(missing) > 5 else ""
+        problems.append(f"not delivered ({len(missing)}): batch {shown}{more}")
     problems += [f"there is no batch {index}" for index in counts if not 0 <= index < plan.batches]
     steps: dict[int, list[int]] = defaultdict(list)
     for entry in delivered:
@@ -42,6 +43,8 @@ def verify(certificate: Certificate) -> list[str]:
         seed=certificate.seed,
     )
     problems = problems_of(plan, certificate.delivered)
+    if certificate.exactly_once != (not problems) or certificate.problems != problems:
+        problems.append("it says otherwise of itself")
     if certificate.batches != plan.batches:
         problems.append(f"it speaks of {certificate.batches} batches; the plan has {plan.batches}")
     body = certificate.model_dump(mode="json", exclude={"digest"})

@@ -4,7 +4,7 @@ import http.client
 import json
 import time
 from typing import Any, Self
-from urllib.parse import quote, urlsplit
+from urllib.parse import SplitResult, quote, urlsplit
 
 from ddlp.core.errors import DdlpError, InvalidInput, Unavailable, from_status
 from ddlp.core.messages import Message
@@ -17,7 +17,7 @@ class Client:
 
     def __init__(self, url: str, *, timeout_s: float = 60.0, patience_s: float = 10.0) -> None:
         parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if parts.scheme not in ("http", "https") or not parts.hostname or not _port_fits(parts):
             raise InvalidInput(f"{url!r} is not an address of a server; write http://HOST:PORT")
         self.url = url.rstrip("/")
         self._patience_s = patience_s
@@ -48,32 +48,46 @@ class Client:
 
     def _call(self, method: str, path: str, body: bytes | None) -> Any:
         deadline = time.monotonic() + self._patience_s
-        pause_s = 0.05
+        pause_s = 0.0  # a kept connection may have gone stale: the first repeat is at once
+        stale = self._connection.sock is not None
         while True:
             try:
                 return self._exchange(method, self._base + path, body)
             except _DROPPED as error:
                 self._connection.close()
-                if time.monotonic() + pause_s > deadline:
+                if not stale and time.monotonic() + pause_s > deadline:
                     raise Unavailable(
                         f"no answer from {self.url} ({error}); is it up? start it with: ddlp up"
                     ) from error
+            stale = False
             time.sleep(pause_s)
-            pause_s = min(pause_s * 2, 1.0)
+            pause_s = min(max(0.05, pause_s * 2), 1.0)
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> Any:
         headers = {"Content-Type": "application/json"} if body is not None else {}
         self._connection.request(method, quote(path, safe="/?=&%"), body=body, headers=headers)
         response = self._connection.getresponse()
         raw = response.read()
-        if response.status >= 400:
+        if response.status >= 300:
             raise _failure(response.status, raw)
-        return json.loads(raw) if raw else None
+        try:
+            return json.loads(raw) if raw else None
+        except ValueError as error:
+            raise Unavailable(f"{self.url} answers, but not as a DDLP server; check it") from error
 
 
 def _failure(status: int, raw: bytes) -> DdlpError:
     try:
         message = json.loads(raw)["detail"]
     except (ValueError, KeyError, TypeError):
+        message = None
+    if not isinstance(message, str):
         message = raw.decode(errors="replace")[:500] or f"HTTP status {status}"
     return from_status(status, message)
+
+
+def _port_fits(parts: SplitResult) -> bool:
+    try:
+        return parts.port is None or parts.port > 0
+    except ValueError:
+        return False

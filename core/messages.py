@@ -35,7 +35,7 @@ class DatasetInfo(Message):
 
     name: str
     uri: str
-    version: str = Field(description="Hash of the manifest; it names this exact content.")
+    version: str = Field(description="Hash over paths, sizes, times of change and labels.")
     samples: int
     classes: list[str]
     total_bytes: int
@@ -121,6 +121,7 @@ class RunInfo(Message):
     images_per_s: dict[str, float | None] = Field(description="By prong, over the time it worked.")
     wait_share: float | None = Field(description="Share of the trainer's time spent waiting.")
     energy: list[EnergyInfo]
+    emulated: list[str] = Field(description="Prongs whose devices are emulated.")
     created_at: float
     started_at: float | None
     ended_at: float | None
@@ -322,8 +323,8 @@ class Certificate(Message):
     dataset_version: str
     pipeline_hash: str
     seed: int
-    samples: int
-    batch_size: int
+    samples: int = Field(ge=0)
+    batch_size: int = Field(ge=1)
     batches: int
     delivered: list[CertificateBatch]
     exactly_once: bool

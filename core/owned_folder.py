@@ -20,7 +20,7 @@ def sweep(base: Path) -> None:
     """Remove the folders of owners that are no more."""
     for folder in base.glob(f"{_PREFIX}*"):
         owner = folder.name.removeprefix(_PREFIX).split("-")[0]
-        if owner.isdigit() and not is_alive(int(owner)):
+        if owner.isascii() and owner.isdigit() and not is_alive(int(owner)):
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -18,6 +18,11 @@ class RunPlan:
     seed: int
     world_size: int = 1
 
+    def __post_init__(self) -> None:
+        for name, least in (("samples", 0), ("batch_size", 1), ("epochs", 1), ("world_size", 1)):
+            if getattr(self, name) < least:
+                raise ValueError(f"{name} must be at least {least}")
+
     @property
     def batches(self) -> int:
         """Batches an epoch; the last one may be short."""

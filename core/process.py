@@ -21,7 +21,7 @@ def is_alive(pid: int) -> bool:
     """Whether a process runs under this number."""
     try:
         os.kill(pid, 0)
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
     except PermissionError:
         return True

@@ -5,10 +5,14 @@ from collections.abc import Iterable, Iterator
 
 
 class Ranges:
-    """Sorted, disjoint [start, stop) ranges."""
+    """Sorted, disjoint [start, stop) ranges that do not touch."""
 
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        self._ranges = sorted((start, stop) for start, stop in ranges)
+        self._ranges: list[tuple[int, int]] = []
+        for start, stop in sorted(pair for pair in ranges if pair[0] < pair[1]):
+            if self._ranges and start <= self._ranges[-1][1]:
+                start, stop = self._ranges[-1][0], max(stop, self._ranges.pop()[1])
+            self._ranges.append((start, stop))
 
     def add(self, number: int) -> None:
         """Put one number in."""
@@ -17,15 +21,14 @@ class Ranges:
         if place < len(self._ranges) and self._ranges[place][0] == stop:
             stop = self._ranges.pop(place)[1]
         if place and self._ranges[place - 1][1] >= start:
-            if self._ranges[place - 1][1] > start:
-                return
             place -= 1
-            start = self._ranges.pop(place)[0]
+            start, before = self._ranges.pop(place)
+            stop = max(stop, before)
         self._ranges.insert(place, (start, stop))
 
     def gaps(self, total: int) -> list[tuple[int, int]]:
         """The ranges of 0..total-1 that are not in it."""
-        edges = [0, *(edge for pair in self._ranges for edge in pair), total]
+        edges = [0, *(min(edge, total) for pair in self._ranges for edge in pair), total]
         return [(a, b) for a, b in zip(edges[::2], edges[1::2], strict=True) if a < b]
 
     def __iter__(self) -> Iterator[tuple[int, int]]:

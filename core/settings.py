@@ -1,5 +1,6 @@
 """All settings in one typed object; each is read from the environment variable DDLP_<NAME>."""
 
+import difflib
 import hashlib
 import os
 from pathlib import Path
@@ -83,10 +84,16 @@ class Settings(BaseSettings):
         4 << 30, ge=1 << 20, description="Bytes of the CSD prong that may lie unconsumed, a run."
     )
     device_timeout_s: float = Field(
-        6.0, gt=0, description="A device that is silent for longer counts as dead."
+        6.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="A device that is silent for longer counts as dead.",
     )
     wait_timeout_s: float = Field(
-        120.0, gt=0, description="How long a loader waits for one batch before it gives up."
+        120.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="How long a loader waits for one batch before it gives up.",
     )
 
     @field_validator("allowed_hosts", mode="before")
@@ -99,10 +106,23 @@ class Settings(BaseSettings):
     def _split_colons(cls, value: object) -> object:
         return [part for part in value.split(":") if part] if isinstance(value, str) else value
 
+    def as_environment(self) -> dict[str, str]:
+        """The variables that make another process read these settings."""
+        marks = {"allowed_hosts": ",", "dataset_roots": ":"}
+        values = {name: getattr(self, name) for name in type(self).model_fields}
+        return {
+            f"DDLP_{name.upper()}": marks[name].join(map(str, value))
+            if name in marks
+            else str(value)
+            for name, value in values.items()
+            if value is not None
+        }
+
     @property
     def server_url(self) -> str:
         """Where the server is reached."""
-        return self.url or f"http://{self.host}:{self.port}"
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return self.url or f"http://{host}:{self.port}"
 
     @property
     def database(self) -> str:
@@ -135,6 +155,7 @@ class Settings(BaseSettings):
 
 def load_settings(**overrides: object) -> Settings:
     """The settings of this process; a wrong value is reported by its variable's name."""
+    _check_names()
     given = {name: value for name, value in overrides.items() if value is not None}
     try:
         return Settings(**given)  # type: ignore[arg-type]
@@ -142,3 +163,13 @@ def load_settings(**overrides: object) -> Settings:
         first = error.errors()[0]
         name = f"DDLP_{str(first['loc'][0]).upper()}"
         raise InvalidInput(f"{name}={first['input']!r}: {first['msg']}") from error
+
+
+def _check_names() -> None:
+    """A misspelt variable would be ignored in silence."""
+    known = [f"DDLP_{name.upper()}" for name in Settings.model_fields]
+    for name in os.environ:
+        if name.startswith("DDLP_") and name not in known:
+            close = difflib.get_close_matches(name, known, 1)
+            hint = f"; did you mean {close[0]}?" if close else "; unset it"
+            raise InvalidInput(f"{name} is not a setting{hint}")

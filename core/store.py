@@ -1,6 +1,6 @@
 """The batch store: a folder where finished batches of runs lie, whole or absent.
 
-    ROOT/RUN/making/TOKEN       being written by the one holder of that lease
+    ROOT/RUN/making/TOKEN-…     being written
     ROOT/RUN/EPOCH-INDEX-TOKEN  finished: renamed here in one step
     ROOT/RUN/free/…             consumed; its pages are used again by the next batch
 
@@ -41,7 +41,7 @@ class BatchStore:
     ) -> StoredBatch:
         """Make one batch: `fill` writes into its memory, then it appears under its final name."""
         folder = self.root / str(batch.run)
-        making = folder / "making" / str(batch.token)
+        making = folder / "making" / f"{batch.token}-{uuid.uuid4().hex}"
         _, nbytes = layout(tensors)
         try:
             with _Mapped(folder, making, nbytes) as memory:
@@ -86,12 +86,13 @@ class _Mapped:
 
 
 def _take_free(free: Path, making: Path) -> bool:
-    for entry in os.scandir(free):
-        try:
-            os.rename(entry.path, making)
-        except FileNotFoundError:
-            continue
-        return True
+    with os.scandir(free) as entries:
+        for entry in entries:
+            try:
+                os.rename(entry.path, making)
+            except FileNotFoundError:
+                continue
+            return True
     return False
 
 

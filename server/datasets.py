@@ -25,7 +25,7 @@ def register(session: Session, settings: Settings, body: DatasetCreate) -> Datas
         raise Conflict(f"there is a dataset {name} already; choose another name")
     dataset_id = uuid.uuid4()
     index_path = settings.home.absolute() / "indexes" / f"{dataset_id}.idx"
-    summary = write_index(scan_folder(root), index_path)
+    summary = write_index(scan_folder(root, settings.roots), index_path)
     row = Dataset(
         id=dataset_id,
         name=name,

@@ -41,6 +41,13 @@ def heartbeat(
     session.get_one(Device, name).last_seen_at = now
 
 
+def emulated_prongs(session: Session) -> list[str]:
+    """Prongs of which a device is emulated: their figures are to be labelled so."""
+    kinds = [kind.value for kind in DeviceKind if kind.emulated]
+    query = select(Device.prong).where(Device.kind.in_(kinds)).distinct().order_by(Device.prong)
+    return list(session.scalars(query))
+
+
 def list_all(session: Session, settings: Settings, now: float) -> list[DeviceInfo]:
     """All devices that ever registered, by name."""
     rows = session.scalars(select(Device).order_by(Device.name))

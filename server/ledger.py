@@ -134,6 +134,7 @@ def _load_epoch(session: Session, run: Run, row: Epoch) -> EpochSchedule:
         epoch.handed_of[Prong(prong)] += count
         if state == BatchState.CONSUMED.value:
             epoch.acknowledged[rank] += count
+            epoch.consumed_of[Prong(prong)] += count
     epoch.changed = False
     return epoch
 

@@ -79,7 +79,7 @@ def _front(run: ActiveRun, epoch: EpochSchedule | None, prong: Prong, now: float
     handed = mine.count(BatchState.HANDED)
     return Front(
         taken=taken,
-        delivered=epoch.handed_of[prong] - handed,
+        delivered=epoch.consumed_of[prong],
         ready=mine.count(BatchState.READY) + handed,
         leased=sum(state.in_flight for state in mine),
         images_per_s=rate,

@@ -70,7 +70,8 @@ class RunView:
     percent: int
     fronts: Fronts
     tiles: list[Tile]
-    energy: list[tuple[str, str, str, str]]
+    energy: list[tuple[str, str, str, str, str]]
+    emulated_csd: bool
     epochs: list[tuple[int, str, str, str, str]]
     facts: list[tuple[str, str]]
 
@@ -121,13 +122,15 @@ def run_view(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> R
         tiles=_tiles(info, seen),
         energy=[
             (
-                "CPU workers" if entry.source == Prong.CPU.value else "CSD (emulated)",
+                _device_label(entry.source, info),
                 _joules(entry.joules),
                 _joules(entry.joules_per_image),
-                f"{entry.provenance} · {entry.method}",
+                entry.provenance,
+                entry.method,
             )
             for entry in info.energy
         ],
+        emulated_csd=Prong.CSD.value in info.emulated,
         epochs=[_epoch_row(epoch) for epoch in reversed(epochs[-12:])],
         facts=[
             ("dataset", f"{info.dataset} · {info.samples:,} samples · {info.dataset_version[:12]}"),
@@ -190,7 +193,7 @@ def _epoch_chip(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -
 def _percent(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> int:
     whole = sum(e.consumed for e in epochs if seen is None or e.number != seen.epoch)
     now = seen.consumed if seen else 0
-    return round(100 * (whole + now) / max(1, info.batches * info.epochs))
+    return 100 * (whole + now) // max(1, info.batches * info.epochs)
 
 
 def _fronts(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> Fronts:
@@ -201,7 +204,7 @@ def _fronts(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> Fr
         segments=_segments(info.batches, cpu, csd),
         marker=marker,
         cpu=_side("CPU from the head", cpu, emulated=False),
-        csd=_side("CSD from the tail", csd, emulated=True),
+        csd=_side("CSD from the tail", csd, emulated=Prong.CSD.value in info.emulated),
         outlook=outlook,
         summary=(
             f"CPU delivered {cpu.delivered} from the head, CSD delivered {csd.delivered} from the "
@@ -282,8 +285,6 @@ def _forecast(info: RunInfo, seen: Snapshot) -> tuple[float | None, str]:
 
 def _tiles(info: RunInfo, seen: Snapshot | None) -> list[Tile]:
     made = sum(info.images.values())
-    joules = [entry.joules for entry in info.energy if entry.joules is not None]
-    per_image = _joules(sum(joules) / made) if joules and made else "—"
     wait = seen.wait_share if seen else info.wait_share
     if seen:
         rate, caption = f"{seen.delivered_images_per_s:,.0f}", "images/s delivered now"
@@ -292,12 +293,29 @@ def _tiles(info: RunInfo, seen: Snapshot | None) -> list[Tile]:
     return [
         Tile(rate, caption),
         Tile("—" if wait is None else f"{wait:.1%}", "of the trainer's time spent waiting"),
-        Tile(per_image, "per image", "modelled" if joules else "unavailable"),
+        _energy_tile(info),
         Tile(
             _duration((info.ended_at or time.time()) - (info.started_at or info.created_at)),
             "so far" if seen else "in all",
         ),
     ]
+
+
+def _energy_tile(info: RunInfo) -> Tile:
+    """Joules an image over all that made some; unknown as soon as one of them is unknown."""
+    made = {source: images for source, images in info.images.items() if images}
+    known = [entry for entry in info.energy if entry.source in made]
+    joules = [entry.joules for entry in known]
+    if not joules or None in joules:
+        return Tile("—", "per image", "unavailable")
+    total = sum(value for value in joules if value is not None)
+    how = " + ".join(sorted({entry.provenance for entry in known}))
+    return Tile(_joules(total / sum(made.values())), "per image", how)
+
+
+def _device_label(source: str, info: RunInfo) -> str:
+    name = "CPU workers" if source == Prong.CPU.value else "CSD"
+    return f"{name} (emulated)" if source in info.emulated else name
 
 
 def _epoch_row(epoch: EpochInfo) -> tuple[int, str, str, str, str]:

@@ -1,7 +1,7 @@
 """Notices a consumer that is alive but takes nothing, and starts the worker anew.
 
-A Celery worker can lose its broker in a way that it never recovers from. What counts is progress: when
-messages wait in the queue while every process of the pool idles, something is wrong.
+A Celery worker can lose its broker in a way that it never recovers from. What counts is progress:
+when messages wait in the queue while every process of the pool idles, something is wrong.
 """
 
 import os

@@ -1,7 +1,7 @@
 """The index of a dataset: an immutable, memory-mapped table of paths, sizes and labels.
 
     magic "DDLPIDX1" · u64 length of the JSON head · head · padding to 64 bytes ·
-    u64 path_ends[n] · u64 sizes[n] · i64 labels[n] · UTF-8 paths
+    u64 path_ends[n] · u64 sizes[n] · u64 times_ns[n] · i64 labels[n] · paths
 
 All numbers are little-endian. The head names the root, the classes and the manifest hash; a worker
 maps the file and touches only the samples it needs.
@@ -36,11 +36,13 @@ class IndexSummary:
 
 def write_index(scan: FolderScan, path: Path) -> IndexSummary:
     """Write the index of a scan; it appears whole or not at all."""
-    blob = [name.encode() for name in scan.paths]
+    blob = [os.fsencode(name) for name in scan.paths]
     ends = np.cumsum([len(name) for name in blob], dtype="<u8")
     sizes = np.asarray(scan.sizes, dtype="<u8")
+    times_ns = np.asarray(scan.times_ns, dtype="<u8")
     labels = np.asarray(scan.labels, dtype="<i8")
-    body = ends.tobytes() + sizes.tobytes() + labels.tobytes() + b"".join(blob)
+    columns = (ends, sizes, times_ns, labels)
+    body = b"".join([*(column.tobytes() for column in columns), *blob])
     version = hashlib.sha256(json.dumps(scan.classes).encode() + body).hexdigest()
     head = json.dumps(
         {
@@ -63,10 +65,18 @@ class DatasetIndex:
     """A mapped index: sample numbers in, paths and labels out."""
 
     def __init__(self, path: Path) -> None:
-        with path.open("rb") as file:
-            self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        try:
+            with path.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._open()
+        except (OSError, ValueError, KeyError, struct.error) as error:
+            raise InvalidInput(
+                f"{path} is not a dataset index of this version ({error}); register it again"
+            ) from error
+
+    def _open(self) -> None:
         if self._map[:8] != _MAGIC:
-            raise InvalidInput(f"{path} is not a dataset index of this version; register it again")
+            raise ValueError("it begins otherwise")
         (length,) = struct.unpack_from("<Q", self._map, 8)
         head = json.loads(self._map[16 : 16 + length])
         self.version: str = head["version"]
@@ -75,26 +85,31 @@ class DatasetIndex:
         self.samples: int = head["samples"]
         start = 16 + length
         start += -start % _ALIGN
-        table = np.frombuffer(self._map, dtype="<u8", count=2 * self.samples, offset=start)
-        self._ends, self._sizes = table[: self.samples], table[self.samples :]
+        table = np.frombuffer(self._map, dtype="<u8", count=3 * self.samples, offset=start)
+        self._ends, self._sizes, self._times_ns = table.reshape(3, self.samples)
         start += table.nbytes
         self._labels = np.frombuffer(self._map, dtype="<i8", count=self.samples, offset=start)
         self._paths_at = start + self._labels.nbytes
+        if self._paths_at + int(self._ends[-1]) != len(self._map):
+            raise ValueError("it is cut short or has grown")
 
     def path(self, sample: int) -> Path:
         """Where a sample's encoded bytes lie."""
         start = int(self._ends[sample - 1]) if sample else 0
         name = self._map[self._paths_at + start : self._paths_at + int(self._ends[sample])]
-        return self.root / name.decode()
+        return self.root / os.fsdecode(name)
 
     def label(self, sample: int) -> int:
         """A sample's class number."""
         return int(self._labels[sample])
 
-    def size_bytes(self, sample: int) -> int:
-        """The size of a sample's encoded bytes when it was indexed."""
-        return int(self._sizes[sample])
-
     def read(self, sample: int) -> bytes:
-        """A sample's encoded bytes."""
-        return self.path(sample).read_bytes()
+        """A sample's encoded bytes, if they are still those that were indexed."""
+        with self.path(sample).open("rb") as file:
+            status = os.fstat(file.fileno())
+            if (
+                status.st_size != self._sizes[sample]
+                or status.st_mtime_ns != self._times_ns[sample]
+            ):
+                raise ValueError("it was changed after it was indexed; register the dataset again")
+            return file.read()

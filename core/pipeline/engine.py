@@ -42,23 +42,13 @@ class Engine:
     def _one(self, sample: int, drawn: list[list[float]]) -> Pixels:
         path = self._index.path(sample)
         try:
-            image = decode(self._read(sample))
+            image = decode(self._index.read(sample))
         except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
             raise BadSample(f"{path} cannot be decoded: {_reason(error)}") from error
         view = View.whole(*image.size)
         for step, numbers in zip(self._pipeline.steps, drawn, strict=True):
             view = step.apply(view, numbers)
         return render(image, view)
-
-    def _read(self, sample: int) -> bytes:
-        data = self._index.read(sample)
-        expected = self._index.size_bytes(sample)
-        if len(data) != expected:
-            raise ValueError(
-                f"it has {len(data)} bytes, {expected} when it was indexed; "
-                "the dataset changed: register it again"
-            )
-        return data
 
     def labels(self, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         """The labels of samples."""
@@ -67,9 +57,15 @@ class Engine:
 
 def decode(data: bytes) -> Image.Image:
     """The RGB image in encoded bytes."""
-    image = Image.open(io.BytesIO(data))
+    image: Image.Image = Image.open(io.BytesIO(data))
     if image.width * image.height > MAX_PIXELS:
         raise ValueError(f"{image.width} × {image.height} pixels are more than {MAX_PIXELS}")
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
+    if image.mode in ("I", "F"):
+        raise ValueError(f"pixels of mode {image.mode} are not taken; convert it to 8 or 16 bits")
+    if image.mode == "P" and "transparency" in image.info:
+        image = image.convert("RGBA")
     return image.convert("RGB")
 
 

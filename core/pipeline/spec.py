@@ -60,7 +60,7 @@ class Pipeline:
         steps: list[Geometric] = []
         for step in geometry:
             if not isinstance(step, Geometric):
-                raise InvalidInput(f"{step.name} must be the last transform of a pipeline")
+                raise InvalidInput(f"{step.name} must come last in a pipeline, and only once")
             size = step.output_size(size)
             steps.append(step)
         if size is None:

@@ -32,6 +32,7 @@ class EpochSchedule:
     """Batches each rank has consumed."""
     made_by: Counter[Prong] = field(default_factory=Counter)
     handed_of: Counter[Prong] = field(default_factory=Counter)
+    consumed_of: Counter[Prong] = field(default_factory=Counter)
     changed: bool = True
 
     @classmethod

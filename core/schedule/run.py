@@ -316,6 +316,7 @@ class RunSchedule:
             batch.state = BatchState.CONSUMED
             batch.consumed_at = now
             del schedule.under_way[batch.index]
+            schedule.consumed_of[batch.prong] += 1
             self._note(batch)
         schedule.acknowledged[rank] += len(done)
         schedule.changed = True
@@ -328,6 +329,7 @@ class RunSchedule:
         schedule = self.epochs[epoch]
         for batch in again:
             batch.state, batch.consumed_at = BatchState.LOST, None
+            schedule.consumed_of[batch.prong] -= 1
             schedule.under_way[batch.index] = batch
             schedule.frontier.returned.add(batch.index)
             self._note(batch)

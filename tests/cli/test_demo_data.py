@@ -79,6 +79,35 @@ def test_what_was_interrupted_is_drawn_again(tmp_path: Path) -> None:
     assert contents(make_dataset(root, 6)) == contents(whole)
 
 
+def test_what_is_half_made_is_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(label: str, chance: random.Random) -> Image.Image:
+        if label == CLASSES[3]:
+            raise KeyboardInterrupt
+        return draw(label, chance)
+
+    root = tmp_path / "shapes"
+    with monkeypatch.context() as patch:
+        patch.setattr("ddlp.cli.demo_data.draw", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            make_dataset(root, 6)
+    assert not root.exists()
+    assert len(contents(make_dataset(root, 6))) == 6
+    assert list(tmp_path.iterdir()) == [root], "nothing half-made is left"
+
+
+def test_a_smaller_one_in_the_same_place_is_smaller(tmp_path: Path) -> None:
+    make_dataset(tmp_path / "shapes", 12)
+    smaller = contents(make_dataset(tmp_path / "shapes", 6))
+    assert smaller == contents(make_dataset(tmp_path / "other", 6))
+
+
+def test_another_seed_in_the_same_place_is_another_dataset(tmp_path: Path) -> None:
+    first = contents(make_dataset(tmp_path / "shapes", 6))
+    second = contents(make_dataset(tmp_path / "shapes", 6, seed=2))
+    assert first.keys() == second.keys()
+    assert not set(first.values()) & set(second.values())
+
+
 def test_a_larger_one_holds_the_smaller_one(tmp_path: Path) -> None:
     small = contents(make_dataset(tmp_path / "shapes", 6))
     large = contents(make_dataset(tmp_path / "shapes", 12))

@@ -201,6 +201,12 @@ def test_something_else_is_not_a_batch() -> None:
         unseal(memoryview(b""))
 
 
+def description(*shape: int, nbytes: int) -> bytes:
+    """A tensor's dimensions, shape, offset and bytes, as they stand in its entry."""
+    six = (*shape, *[0] * (6 - len(shape)))
+    return struct.pack("<I4x6QQQ", len(shape), *six, PAGE_BYTES, nbytes)
+
+
 @pytest.mark.parametrize(
     ("at", "value"),
     [
@@ -209,6 +215,9 @@ def test_something_else_is_not_a_batch() -> None:
         (512 + 32, struct.pack("<Q", 4)),  # a shape that is larger than its bytes
         (512 + 80, struct.pack("<Q", PAGE_BYTES + 1)),  # not at a page
         (512 + 80, struct.pack("<Q", SIZE)),  # past the end
+        (512 + 80, struct.pack("<Q", 0)),  # inside the header
+        (512 + 24, description(2**63, 2, 1, 1, nbytes=0)),  # more bytes than 64 bits can count
+        (512 + 24, description(2**64 - 1, nbytes=315)),
         (12, struct.pack("<I", 33)),  # too many tensors
     ],
 )

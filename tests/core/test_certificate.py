@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from ddlp.core.certificate import problems_of, seal, verify
 from ddlp.core.messages import Certificate, CertificateBatch
@@ -58,8 +59,8 @@ def test_the_order_of_the_record_does_not_matter() -> None:
 
 
 FAULTS: dict[str, tuple[Callable[[Record], Record], str]] = {
-    "missing": (lambda record: record[:-1], "not delivered: 4"),
-    "empty": (lambda record: [], "5 batches were not delivered"),
+    "missing": (lambda record: record[:-1], "not delivered (1): batch 4"),
+    "empty": (lambda record: [], "not delivered (5): batch 0, 1, 2, 3, 4"),
     "twice to one rank": (lambda record: [*record, delivery(4, 0, 3)], "batch 4 was delivered 2"),
     "twice to two ranks": (lambda record: [*record, delivery(4, 1, 2)], "batch 4 was delivered 2"),
     "beyond the plan": (lambda record: [*record, delivery(5, 1, 2)], "there is no batch 5"),
@@ -115,8 +116,6 @@ TAMPERINGS: list[dict[str, Any]] = [
     {"dataset_version": "f" * 64},
     {"pipeline_hash": "f" * 64},
     {"seed": 8},
-    {"exactly_once": False},
-    {"problems": ["none to speak of"]},
     {"delivered": good_record()[::-1]},
     {"digest": "0" * 64},
 ]
@@ -126,6 +125,34 @@ TAMPERINGS: list[dict[str, Any]] = [
 def test_a_certificate_that_was_changed_does_not_fit_its_digest(change: dict[str, Any]) -> None:
     tampered = seal(body()).model_copy(update=change)
     assert verify(tampered) == ["its digest does not fit its content"]
+
+
+@pytest.mark.parametrize("change", [{"exactly_once": False}, {"problems": ["batch 3 twice"]}])
+def test_a_certificate_that_contradicts_its_own_record_has_a_problem(
+    change: dict[str, Any],
+) -> None:
+    assert verify(seal(body(**change))) == ["it says otherwise of itself"]
+    tampered = seal(body()).model_copy(update=change)
+    assert verify(tampered)[1:] == ["its digest does not fit its content"]
+
+
+def test_a_certificate_that_admits_its_faults_has_these_and_no_others() -> None:
+    record = good_record()[:-1]
+    found = problems_of(PLAN, record)
+    delivered = [entry.model_dump(mode="json") for entry in record]
+    admitted = seal(body(delivered=delivered, exactly_once=False, problems=found))
+    assert verify(admitted) == found == ["not delivered (1): batch 4"]
+
+
+@pytest.mark.parametrize("change", [{"batch_size": 0}, {"batch_size": -1}, {"samples": -1}])
+def test_a_certificate_of_an_impossible_plan_is_none(change: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match=next(iter(change))):
+        seal(body(**change))
+
+
+def test_of_many_missing_batches_the_first_few_are_named() -> None:
+    plan = RunPlan(samples=100, batch_size=10, epochs=1, seed=0)
+    assert problems_of(plan, []) == ["not delivered (10): batch 0, 1, 2, 3, 4 …"]
 
 
 @pytest.mark.parametrize(

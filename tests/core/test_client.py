@@ -139,6 +139,7 @@ def test_an_error_is_raised_by_its_status_with_the_servers_words(
         (b"<html>Bad Gateway</html>", "Bad Gateway"),
         (b'["no detail"]', "no detail"),
         (b'{"other": 1}', "other"),
+        (b'{"detail": [{"msg": "Field required"}]}', "Field required"),
         (b"\xff\xfe", "�"),
     ],
 )
@@ -148,6 +149,28 @@ def test_an_error_from_somewhere_in_between_is_shown_as_it_is(
     server.answer = lambda handler: handler.reply(body, 502)
     with pytest.raises(DdlpError, match=words):
         client.get("/runs")
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "words"),
+    [(307, b"", "HTTP status 307"), (302, b"<a>moved</a>", "moved"), (304, b"", "HTTP status 304")],
+)
+def test_being_sent_elsewhere_is_an_error_and_not_an_answer(
+    server: Server, client: Client, status: int, body: bytes, words: str
+) -> None:
+    server.answer = lambda handler: handler.reply(body, status)
+    with pytest.raises(DdlpError, match=words):
+        client.get("/runs")
+
+
+@pytest.mark.parametrize("body", [b"<html>hello</html>", b'{"cut": ', b"\xff\xfe"])
+def test_an_answer_that_is_not_json_comes_from_another_server(
+    server: Server, client: Client, body: bytes
+) -> None:
+    server.answer = lambda handler: handler.reply(body)
+    with pytest.raises(Unavailable, match=f"{server.url} answers, but not as a DDLP server"):
+        client.get("/runs")
+    assert len(server.asked) == 1, "asking again would not help"
 
 
 def test_one_connection_carries_many_calls_also_after_an_error(
@@ -175,6 +198,33 @@ def test_a_connection_that_the_server_closed_meanwhile_is_opened_again(
     server.answer = answer
     assert [client.get("/x")["call"] for _ in range(3)] == [1, 2, 3]
     assert server.connections == 3
+
+
+def test_a_kept_connection_that_went_stale_costs_no_patience(server: Server) -> None:
+    def answer(handler: Handler) -> None:
+        handler.reply()
+        handler.close_connection = True
+
+    server.answer = answer
+    with Client(server.url, timeout_s=5, patience_s=0) as client:
+        assert [client.get("/x") for _ in range(3)] == [{}, {}, {}]
+
+
+def test_a_new_connection_that_is_dropped_is_not_tried_again_without_patience(
+    server: Server,
+) -> None:
+    server.answer = drop
+    with Client(server.url, timeout_s=5, patience_s=0) as client:
+        assert_unavailable(client)
+    assert len(server.asked) == 1
+
+
+def test_a_kept_connection_is_opened_again_once_and_no_more(server: Server) -> None:
+    with Client(server.url, timeout_s=5, patience_s=0) as client:
+        client.get("/x")
+        server.answer = drop
+        assert_unavailable(client)
+    assert len(server.asked) == 3
 
 
 def test_a_closed_client_opens_again_with_the_next_call(server: Server, client: Client) -> None:
@@ -243,7 +293,19 @@ def test_a_server_that_never_answers_is_unavailable_in_the_end(server: Server) -
     enough.set()
 
 
-@pytest.mark.parametrize("url", ["", "localhost:8000", "control", "ftp://control", "http://"])
+@pytest.mark.parametrize(
+    "url",
+    [
+        "",
+        "localhost:8000",
+        "control",
+        "ftp://control",
+        "http://",
+        "http://host:abc",
+        "http://host:99999",
+        "http://host:0",
+    ],
+)
 def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
     with pytest.raises(InvalidInput, match="is not an address of a server; write http://HOST:PORT"):
         Client(url)

@@ -61,10 +61,25 @@ def test_orders_differ_by_seed_and_by_epoch_and_repeat() -> None:
     np.testing.assert_array_equal(orders[0], whole(1000, 0, 0))
 
 
-@pytest.fixture(scope="module")
-def orders() -> npt.NDArray[np.int64]:
-    """The orders of 200 epochs of 250 samples: one a row."""
-    return np.stack([whole(250, 0, epoch) for epoch in range(200)])
+EPOCHS_SEEN = 200
+Counts = npt.NDArray[np.int64]
+
+
+@pytest.fixture(scope="module", params=[250, 400], ids=["8 bits", "9 bits"])
+def orders(request: pytest.FixtureRequest) -> npt.NDArray[np.int64]:
+    """The orders of many epochs, one a row; the network's halves are even, then uneven."""
+    return np.stack([whole(request.param, 0, epoch) for epoch in range(EPOCHS_SEEN)])
+
+
+def chi_square(counts: Counts) -> float:
+    """How far counts that should be alike are from being so."""
+    expected = counts.mean()
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+def as_chance_has_it(freedom: int) -> object:
+    """The chi-squares of this many free counts, to four standard deviations."""
+    return pytest.approx(freedom, abs=4 * np.sqrt(2 * freedom))
 
 
 def test_two_epochs_agree_in_as_few_places_as_chance_has_it(
@@ -77,36 +92,17 @@ def test_two_epochs_agree_in_as_few_places_as_chance_has_it(
 def test_a_shuffle_leaves_as_many_samples_in_place_as_chance_does(
     orders: npt.NDArray[np.int64],
 ) -> None:
-    fixed = (orders == np.arange(250)).sum(axis=1)
-    assert fixed.mean() == pytest.approx(1, abs=4 / np.sqrt(200))
-    assert fixed.var() == pytest.approx(1, abs=4 * np.sqrt(3 / 200))
+    fixed = (orders == np.arange(orders.shape[1])).sum(axis=1)
+    assert fixed.mean() == pytest.approx(1, abs=4 / np.sqrt(EPOCHS_SEEN))
+    assert fixed.var() == pytest.approx(1, abs=4 * np.sqrt(3 / EPOCHS_SEEN))
 
 
 def test_a_shuffle_has_as_many_cycles_as_chance_makes(orders: npt.NDArray[np.int64]) -> None:
-    expected = sum(1 / k for k in range(1, 251))
-    spread = np.sqrt(sum(1 / k - 1 / k**2 for k in range(1, 251)) / 200)
+    lengths = range(1, orders.shape[1] + 1)
+    expected = sum(1 / k for k in lengths)
+    spread = np.sqrt(sum(1 / k - 1 / k**2 for k in lengths) / EPOCHS_SEEN)
     counts = [count_cycles(order) for order in orders]
     assert np.mean(counts) == pytest.approx(expected, abs=4 * spread)
-
-
-def test_every_sample_is_equally_likely_at_every_place(orders: npt.NDArray[np.int64]) -> None:
-    # Places and samples in 25 groups of 10: 80 of each in each are to be expected.
-    places = np.broadcast_to(np.arange(250), orders.shape)
-    counts, _, _ = np.histogram2d(places.ravel(), orders.ravel(), bins=25)
-    chi_square = ((counts - 80) ** 2 / 80).sum()
-    freedom = 24**2
-    assert abs(chi_square - freedom) < 4 * np.sqrt(2 * freedom)
-
-
-@pytest.mark.parametrize("samples", [3, 4])
-def test_every_permutation_of_a_few_samples_is_equally_likely(samples: int) -> None:
-    epochs = 480
-    seen = Counter(tuple(whole(samples, 0, epoch).tolist()) for epoch in range(epochs))
-    permutations = list(itertools.permutations(range(samples)))
-    expected = epochs / len(permutations)
-    chi_square = sum((seen[order] - expected) ** 2 / expected for order in permutations)
-    freedom = len(permutations) - 1
-    assert chi_square < freedom + 4 * np.sqrt(2 * freedom)
 
 
 def count_cycles(order: npt.NDArray[np.int64]) -> int:
@@ -120,6 +116,59 @@ def count_cycles(order: npt.NDArray[np.int64]) -> int:
             left.remove(here)
             here = following[here]
     return cycles
+
+
+def test_every_sample_is_equally_likely_at_every_place(orders: npt.NDArray[np.int64]) -> None:
+    # Places and samples in 25 groups each: every row and every column adds up by itself.
+    places = np.broadcast_to(np.arange(orders.shape[1]), orders.shape)
+    counts, _, _ = np.histogram2d(places.ravel(), orders.ravel(), bins=25)
+    assert chi_square(counts.astype(np.int64)) == as_chance_has_it(freedom=24**2)
+
+
+def test_the_step_from_one_sample_to_the_next_may_be_any(orders: npt.NDArray[np.int64]) -> None:
+    samples = orders.shape[1]
+    steps = np.diff(orders, axis=1) % samples
+    counts = np.bincount(steps.ravel(), minlength=samples)
+    assert counts[0] == 0
+    assert chi_square(counts[1:]) == as_chance_has_it(freedom=samples - 2)
+
+
+@pytest.mark.parametrize("samples", [256, 512])
+def test_places_that_differ_in_one_bit_hold_samples_that_differ_in_any(samples: int) -> None:
+    # The weak spot of a network with too few rounds, or with rounds that mix too little.
+    found = np.stack([whole(samples, 0, epoch) for epoch in range(100)])
+    places = np.arange(samples)
+    for bit in 1 << np.arange(samples.bit_length() - 1):
+        zero = places[places & bit == 0]
+        differences = found[:, zero] ^ found[:, zero | bit]
+        counts = np.bincount(differences.ravel(), minlength=samples)
+        assert chi_square(counts[1:]) == as_chance_has_it(freedom=samples - 2)
+
+
+@pytest.mark.parametrize(("samples", "epochs"), [(2, 300), (3, 1200), (4, 2400)])
+def test_every_permutation_of_a_few_samples_is_equally_likely(samples: int, epochs: int) -> None:
+    seen = Counter(tuple(whole(samples, 0, epoch).tolist()) for epoch in range(epochs))
+    permutations = list(itertools.permutations(range(samples)))
+    counts = np.asarray([seen[permutation] for permutation in permutations])
+    assert chi_square(counts) == as_chance_has_it(freedom=len(permutations) - 1)
+
+
+@pytest.mark.parametrize("samples", range(2, 9))
+def test_each_of_a_few_samples_is_equally_likely_at_every_place(samples: int) -> None:
+    orders = np.stack([whole(samples, 0, epoch) for epoch in range(600)])
+    assert_places_are_even(orders)
+
+
+def test_seeds_shuffle_as_well_as_epochs_do() -> None:
+    assert_places_are_even(np.stack([whole(8, seed, 0) for seed in range(600)]))
+
+
+def assert_places_are_even(orders: npt.NDArray[np.int64]) -> None:
+    samples = orders.shape[1]
+    counts = np.stack([np.bincount(place, minlength=samples) for place in orders.T])
+    # Rows and columns add up by themselves, which leaves this share of the spread.
+    share = (samples - 1) / samples
+    assert chi_square(counts) * share == as_chance_has_it(freedom=(samples - 1) ** 2)
 
 
 def test_neighbours_in_the_dataset_are_not_neighbours_in_the_order() -> None:

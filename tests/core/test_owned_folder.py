@@ -70,10 +70,17 @@ def test_making_a_folder_sweeps_what_the_dead_left(tmp_path: Path) -> None:
 
 def test_what_is_not_ours_is_left_alone(tmp_path: Path) -> None:
     others = ["ddlp-local-", "ddlp-local-notes", "ddlp-local-x-1", "ddlp-0-abc", "something"]
+    others.append("ddlp-local-²-x")
     for name in others:
         (tmp_path / name).mkdir()
     sweep(tmp_path)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted(others)
+
+
+def test_a_folder_of_a_number_that_no_process_can_have_is_swept(tmp_path: Path) -> None:
+    (tmp_path / "ddlp-local-99999999999999999999-x").mkdir()
+    sweep(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_sweeping_where_nothing_is_does_nothing(tmp_path: Path) -> None:

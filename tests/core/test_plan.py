@@ -55,6 +55,16 @@ def test_the_last_batch_may_be_short(
         assert len(plan.batch_samples(0, batches - 1)) == last
 
 
+@pytest.mark.parametrize(
+    "wrong", [{"samples": -1}, {"batch_size": 0}, {"epochs": 0}, {"world_size": 0}]
+)
+def test_a_plan_that_cannot_be_is_refused(wrong: dict[str, int]) -> None:
+    (name,) = wrong
+    sensible = {"samples": 10, "batch_size": 2, "epochs": 1, "seed": 0}
+    with pytest.raises(ValueError, match=f"{name} must be at least"):
+        RunPlan(**sensible | wrong)
+
+
 def test_batches_depend_on_seed_and_epoch_and_not_on_the_world() -> None:
     plan = RunPlan(100, 10, epochs=2, seed=1)
     wide = RunPlan(100, 10, epochs=9, seed=1, world_size=8)

@@ -67,6 +67,11 @@ def test_a_process_of_somebody_else_is_alive() -> None:
     assert is_alive(1)
 
 
+@pytest.mark.parametrize("number", [2**31, 10**20])
+def test_a_number_that_no_process_can_have_is_not_alive(number: int) -> None:
+    assert not is_alive(number)
+
+
 def test_a_process_that_ended_is_not_alive() -> None:
     child = subprocess.Popen([sys.executable, "-c", ""])
     child.wait()

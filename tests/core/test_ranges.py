@@ -51,10 +51,33 @@ def test_it_is_the_same_after_it_was_written_down_and_read_again(
     assert list(ranges) == list(of(numbers + more))
 
 
+PAIRS = st.lists(st.tuples(NUMBERS, NUMBERS), max_size=12)
+
+
 @settings(max_examples=150, deadline=None)
-@given(numbers=st.lists(NUMBERS, max_size=60), beyond=st.integers(0, 5))
-def test_the_gaps_are_all_that_is_not_in_it(numbers: list[int], beyond: int) -> None:
-    total = max(numbers, default=-1) + 1 + beyond
+@given(pairs=PAIRS, more=st.lists(NUMBERS, max_size=20))
+def test_ranges_that_touch_overlap_or_are_empty_can_be_given_at_the_start(
+    pairs: list[tuple[int, int]], more: list[int]
+) -> None:
+    given_at_once = Ranges(pairs)
+    one_by_one = of([number for start, stop in pairs for number in range(start, stop)])
+    assert list(given_at_once) == list(one_by_one)
+    for number in more:
+        given_at_once.add(number)
+        one_by_one.add(number)
+    assert list(given_at_once) == list(one_by_one)
+
+
+def test_adjacent_and_overlapping_ranges_count_each_number_once() -> None:
+    adjacent = Ranges([(0, 5), (5, 8)])
+    adjacent.add(4)
+    assert len(adjacent) == 8
+    assert len(Ranges([(0, 3), (1, 5)])) == 5
+
+
+@settings(max_examples=150, deadline=None)
+@given(numbers=st.lists(NUMBERS, max_size=60), total=st.integers(0, 45))
+def test_the_gaps_below_a_total_are_all_that_is_not_in_it(numbers: list[int], total: int) -> None:
     gaps = of(numbers).gaps(total)
     missing = [number for start, stop in gaps for number in range(start, stop)]
     assert missing == sorted(set(range(total)) - set(numbers))

@@ -1,10 +1,12 @@
 """Every setting is described, read from its variable, and refused by name when it is wrong."""
 
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ddlp.core.client import Client
 from ddlp.core.errors import InvalidInput
 from ddlp.core.settings import Settings, load_settings
 
@@ -14,8 +16,8 @@ FIELDS = list(Settings.model_fields)
 
 @pytest.fixture(autouse=True)
 def _no_variables_of_ours(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in FIELDS:
-        monkeypatch.delenv(f"DDLP_{name.upper()}", raising=False)
+    for name in [name for name in os.environ if name.startswith("DDLP_")]:
+        monkeypatch.delenv(name)
     monkeypatch.chdir(tmp_path)
 
 
@@ -101,7 +103,9 @@ def test_an_option_of_the_command_line_wins_over_the_variable(
         ("csd_store_bytes", "4 GiB"),
         ("unsafe_listen", "perhaps"),
         ("device_timeout_s", "0"),
+        ("device_timeout_s", "inf"),
         ("wait_timeout_s", "nan"),
+        ("wait_timeout_s", "inf"),
     ],
 )
 def test_a_wrong_value_is_one_line_that_names_its_variable(
@@ -113,6 +117,40 @@ def test_a_wrong_value_is_one_line_that_names_its_variable(
     message = str(caught.value)
     assert message.startswith(f"DDLP_{name.upper()}={text!r}: ")
     assert "\n" not in message
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("DDLP_PROT", "did you mean DDLP_PORT?"),
+        ("DDLP_CSD_SPEEDS", "did you mean DDLP_CSD_SPEED?"),
+        ("DDLP_XYZZY", "unset it"),
+    ],
+)
+def test_a_misspelt_variable_is_not_ignored_in_silence(
+    monkeypatch: pytest.MonkeyPatch, name: str, hint: str
+) -> None:
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(InvalidInput) as caught:
+        load_settings()
+    assert str(caught.value) == f"{name} is not a setting; {hint}"
+
+
+def test_variables_of_others_are_none_of_our_business(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DDLPORT", "1")
+    assert load_settings().port == 8000
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("::1", "http://[::1]:8000"),
+        ("127.0.0.1", "http://127.0.0.1:8000"),
+        ("control", "http://control:8000"),
+    ],
+)
+def test_the_address_of_the_server_can_be_used_as_it_is(host: str, url: str) -> None:
+    assert Client(load_settings(host=host).server_url).url == url
 
 
 def test_an_empty_list_is_no_list() -> None:

@@ -1,95 +1,17 @@
-"""View models: the bar of both fronts, its outlook, figures in words, and what can be done."""
+"""View models: the bar of both fronts, its outlook, what can be done, and rows of tables."""
 
 import itertools
-import uuid
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddlp.core.messages import DeviceInfo, EnergyInfo, EpochInfo, RunInfo
+from ddlp.core.messages import DeviceInfo
 from ddlp.core.types import DeviceKind, EpochState, Prong, RunState
-from ddlp.server.snapshot import Front, Snapshot
-from ddlp.web.views import SCALE, RunView, Segment, device_row, run_row, run_view
-
-NONE = Front(taken=0, delivered=0, ready=0, leased=0, images_per_s=0.0)
-
-
-def run_info(**changes: Any) -> RunInfo:
-    values: dict[str, Any] = {
-        "id": uuid.UUID(int=1),
-        "name": "r50",
-        "dataset": "fruit",
-        "dataset_version": "d" * 64,
-        "pipeline": "imagenet-train",
-        "pipeline_hash": "e" * 64,
-        "engine": "pillow-1",
-        "batch_size": 10,
-        "epochs": 2,
-        "seed": 7,
-        "strategy": "wrr",
-        "world_size": 1,
-        "state": RunState.RUNNING,
-        "reason": None,
-        "samples": 1000,
-        "batches": 100,
-        "images": {"cpu": 0, "csd": 0},
-        "images_per_s": {"cpu": None, "csd": None},
-        "wait_share": None,
-        "energy": [],
-        "created_at": 0.0,
-        "started_at": 10.0,
-        "ended_at": 20.0,
-    }
-    return RunInfo(**values | changes)
-
-
-def epoch_info(**changes: Any) -> EpochInfo:
-    values: dict[str, Any] = {
-        "number": 0,
-        "state": EpochState.COMPLETE,
-        "batches": 100,
-        "head": 70,
-        "tail": 70,
-        "split": None,
-        "meeting_point": 70,
-        "made": {"cpu": 70, "csd": 30},
-        "consumed": 100,
-        "started_at": 10.0,
-        "ended_at": 20.0,
-    }
-    return EpochInfo(**values | changes)
-
-
-def snapshot(**changes: Any) -> Snapshot:
-    values: dict[str, Any] = {
-        "state": RunState.RUNNING,
-        "epoch": 0,
-        "batches": 100,
-        "consumed": 0,
-        "cpu": NONE,
-        "csd": NONE,
-        "split": None,
-        "meeting_point": None,
-        "delivered_images_per_s": 0.0,
-        "wait_share": None,
-        "trainer_silent_s": None,
-    }
-    return Snapshot(**values | changes)
-
-
-def energy(source: str, joules: float | None) -> EnergyInfo:
-    per_image = None if joules is None else joules / 100
-    how = "unavailable" if joules is None else "modelled"
-    return EnergyInfo(
-        source=source, joules=joules, joules_per_image=per_image, provenance=how, method="x"
-    )
-
-
-def live(**changes: Any) -> RunView:
-    return run_view(run_info(), [], snapshot(**changes))
-
+from ddlp.server.snapshot import Front
+from ddlp.web.views import SCALE, Segment, device_row, run_row, run_view
+from tests.web.examples import energy, epoch_info, live, run_info, snapshot
 
 # The bar
 
@@ -170,9 +92,14 @@ def test_the_sides_say_in_words_what_the_bar_shows() -> None:
     assert shown.title == "Both fronts · 100 batches of 10"
 
 
-def test_the_emulated_side_says_so() -> None:
-    shown = live().fronts
-    assert (shown.cpu.emulated, shown.csd.emulated) == (False, True)
+def test_the_emulated_side_says_so_and_a_real_one_does_not() -> None:
+    used = [energy("cpu", 1.0), energy("csd", 1.0)]
+    for emulated in ([], ["csd"]):
+        view = run_view(run_info(emulated=emulated, energy=used), [], snapshot())
+        assert not view.fronts.cpu.emulated
+        assert view.fronts.csd.emulated == view.emulated_csd == bool(emulated)
+        label = "CSD (emulated)" if emulated else "CSD"
+        assert [row[0] for row in view.energy] == ["CPU workers", label]
 
 
 # The outlook
@@ -222,106 +149,6 @@ def test_a_run_that_ended_says_where_they_met() -> None:
 def test_a_run_that_was_cut_off_says_that_they_did_not_meet() -> None:
     shown = run_view(run_info(), [epoch_info(meeting_point=None)], None)
     assert (shown.fronts.marker, shown.fronts.outlook) == (None, "the fronts did not meet")
-
-
-# Figures
-
-
-def figures(view: RunView) -> dict[str, str]:
-    return {tile.caption: tile.figure for tile in view.tiles}
-
-
-def test_the_unknown_is_a_dash_and_never_zero() -> None:
-    info = run_info(energy=[energy("cpu", None), energy("csd", None)], images={"cpu": 9, "csd": 1})
-    nothing_made = run_info(energy=info.energy)
-    views = [run_view(i, [], seen) for i in (info, nothing_made) for seen in (snapshot(), None)]
-    for view in views:
-        shown = figures(view)
-        assert shown["of the trainer's time spent waiting"] == "—"
-        assert shown["per image"] == "—"
-        assert [(total, each) for _, total, each, _ in view.energy] == [("—", "—")] * 2
-        assert all("unavailable" in how for *_, how in view.energy)
-        assert (
-            next(tile for tile in view.tiles if tile.caption == "per image").mark == "unavailable"
-        )
-
-
-def test_a_zero_that_is_known_is_a_zero() -> None:
-    shown = figures(live(wait_share=0.0))
-    assert shown["of the trainer's time spent waiting"] == "0.0%"
-    assert shown["images/s delivered now"] == "0"
-
-
-def test_a_modelled_figure_is_marked_as_one() -> None:
-    info = run_info(
-        energy=[energy("cpu", 30.0), energy("csd", 10.0)], images={"cpu": 60, "csd": 40}
-    )
-    view = run_view(info, [], snapshot())
-    tile = next(tile for tile in view.tiles if tile.caption == "per image")
-    assert (tile.figure, tile.mark) == ("0.4 J", "modelled")
-    assert view.energy == [
-        ("CPU workers", "30 J", "0.3 J", "modelled · x"),
-        ("CSD (emulated)", "10 J", "0.1 J", "modelled · x"),
-    ]
-
-
-@pytest.mark.parametrize(
-    ("joules", "text"),
-    [
-        (0.0, "0 J"),
-        (0.01234, "0.0123 J"),
-        (9.876, "9.88 J"),
-        (250.4, "250 J"),
-        (12_345.6, "12,346 J"),
-    ],
-)
-def test_joules_have_three_digits_or_no_fraction(joules: float, text: str) -> None:
-    view = run_view(run_info(energy=[energy("cpu", joules)]), [], None)
-    assert view.energy[0][1] == text
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"),
-    [
-        (0, "0 s"),
-        (0.4, "0 s"),
-        (1, "1 s"),
-        (59.4, "59 s"),
-        (59.6, "1 min 0 s"),
-        (61, "1 min 1 s"),
-        (3599, "59 min 59 s"),
-        (3599.7, "1 h 0 min"),
-        (7325, "2 h 2 min"),
-        (360_000, "100 h 0 min"),
-        (-5, "0 s"),
-    ],
-)
-def test_durations_are_said_in_the_two_largest_units(seconds: float, text: str) -> None:
-    view = run_view(run_info(started_at=50.0, ended_at=50.0 + seconds), [], None)
-    assert figures(view)["in all"] == text
-
-
-def test_a_run_that_goes_on_counts_from_its_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddlp.web.views.time.time", lambda: 100.0)
-    view = run_view(run_info(started_at=10.0, ended_at=None), [], snapshot())
-    assert figures(view)["so far"] == "1 min 30 s"
-
-
-def test_figures_are_those_of_now_while_the_run_is_live_and_of_all_when_it_ended() -> None:
-    info = run_info(wait_share=0.5, images={"cpu": 1500, "csd": 500})
-    caption = "of the trainer's time spent waiting"
-    now = figures(run_view(info, [], snapshot(wait_share=0.125, delivered_images_per_s=1234.5)))
-    assert (now["images/s delivered now"], now[caption]) == ("1,234", "12.5%")
-    in_all = figures(run_view(info, [], None))
-    assert (in_all["images made"], in_all[caption]) == ("2,000", "50.0%")
-
-
-def test_progress_is_the_share_of_all_epochs() -> None:
-    done = epoch_info()
-    assert run_view(run_info(), [], snapshot()).percent == 0
-    assert run_view(run_info(), [done], snapshot(epoch=1, consumed=50)).percent == 75
-    assert run_view(run_info(), [epoch_info(consumed=7)], snapshot(consumed=50)).percent == 25
-    assert run_view(run_info(), [done, epoch_info(number=1)], None).percent == 100
 
 
 # The rest of the page

@@ -18,10 +18,13 @@ class Resize(Geometric):
 
     def apply(self, view: View, drawn: Sequence[float]) -> View:
         """Scale both sides by the same factor, the long one rounded down."""
-        if view.width <= view.height:
-            return view.scaled(self.size, max(1, view.height * self.size // view.width))
-        return view.scaled(max(1, view.width * self.size // view.height), self.size)
+        return view.scaled(*self._scaled(view.width, view.height))
 
     def output_size(self, size: tuple[int, int] | None) -> tuple[int, int] | None:
-        """The long side depends on the image."""
-        return None
+        """The long side depends on the image, unless its size is known before."""
+        return self._scaled(*size) if size else None
+
+    def _scaled(self, width: int, height: int) -> tuple[int, int]:
+        if width <= height:
+            return self.size, max(1, height * self.size // width)
+        return max(1, width * self.size // height), self.size

@@ -168,6 +168,10 @@ def test_images_of_extreme_shapes_fill_the_output(
     assert (fill(engine(index, *transforms), 0) == (200, 100, 50)).all()
 
 
+def grey_16_bits(value: int) -> Image.Image:
+    return Image.fromarray(np.full((20, 20), value, dtype=np.uint16))
+
+
 KINDS: dict[str, tuple[bytes, tuple[int, int, int]]] = {
     "grey PNG": (encoded(Image.new("L", (20, 20), 90)), (90, 90, 90)),
     "grey JPEG": (encoded(Image.new("L", (20, 20), 90), "JPEG"), (90, 90, 90)),
@@ -176,6 +180,18 @@ KINDS: dict[str, tuple[bytes, tuple[int, int, int]]] = {
     "RGBA PNG": (encoded(Image.new("RGBA", (20, 20), (200, 100, 50, 10))), (200, 100, 50)),
     "palette PNG": (
         encoded(Image.new("RGB", (20, 20), (200, 100, 50)).quantize(4)),
+        (200, 100, 50),
+    ),
+    "grey PNG of 16 bits": (encoded(grey_16_bits(90 << 8 | 200)), (90, 90, 90)),
+    "grey TIFF of 16 bits": (encoded(grey_16_bits(90 << 8 | 200), "TIFF"), (90, 90, 90)),
+    "palette PNG with a transparent colour": (
+        encoded(Image.new("RGB", (20, 20), (200, 100, 50)).quantize(4), transparency=0),
+        (200, 100, 50),
+    ),
+    "palette PNG with alpha": (
+        encoded(
+            Image.new("RGB", (20, 20), (200, 100, 50)).quantize(4), transparency=bytes([9, 255])
+        ),
         (200, 100, 50),
     ),
     "RGB JPEG": (encoded(Image.new("RGB", (20, 20), (200, 100, 50)), "JPEG"), (200, 100, 50)),
@@ -226,6 +242,8 @@ BAD: dict[str, tuple[bytes, str]] = {
     "a header alone": (JPEG[:100], ""),
     "text": (b"<html>404 not found</html>", "it is not an image of a known format"),
     "nothing": (b"", "it is not an image of a known format"),
+    "whole numbers of 32 bits": (encoded(Image.new("I", (9, 9)), "TIFF"), "pixels of mode I are"),
+    "fractions": (encoded(Image.new("F", (9, 9)), "TIFF"), "pixels of mode F are not taken"),
     "an image of 40 gigapixels": (png_that_claims(200_000, 200_000), "exceeds limit of"),
 }
 
@@ -241,7 +259,8 @@ def test_a_bad_sample_is_named_with_the_reason(tmp_path: Path, kind: str) -> Non
 def test_a_sample_that_changed_since_it_was_indexed_is_named(tmp_path: Path) -> None:
     index = dataset(tmp_path, encoded(smooth(20, 20)))
     index.path(0).write_bytes(encoded(smooth(21, 20)))
-    with pytest.raises(BadSample, match=r"000\.png .* bytes, \d+ when it was indexed.*register it"):
+    words = "it was changed after it was indexed; register the dataset again"
+    with pytest.raises(BadSample, match=rf"000\.png cannot be decoded: {words}"):
         fill(engine(index, MIDDLE), 0)
 
 

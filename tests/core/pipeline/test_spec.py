@@ -65,11 +65,11 @@ MISTAKES: dict[str, tuple[Transforms, str]] = {
     ),
     "normalising before the crop": (
         [{"name": "normalize"}, CROP],
-        "normalize must be the last transform",
+        "normalize must come last in a pipeline, and only once",
     ),
     "normalising twice": (
         [CROP, {"name": "normalize"}, {"name": "normalize"}],
-        "normalize must be the last transform",
+        "normalize must come last in a pipeline, and only once",
     ),
 }
 
@@ -95,6 +95,7 @@ def test_a_pipeline_of_nothing_is_refused() -> None:
         ([{"name": "resize", "size": 40}, {"name": "centre-crop", "size": 32}], 32),
         ([CROP, {"name": "centre-crop", "size": 16}, {"name": "flip"}], 16),
         ([{"name": "flip"}, CROP, {"name": "normalize"}], 64),
+        ([CROP, {"name": "resize", "size": 40}], 40),
     ],
 )
 def test_the_size_of_the_output_is_known_beforehand(transforms: Transforms, size: int) -> None:

@@ -1,0 +1,26 @@
+"""The images that benchmarks use: real photographs where they lie at hand, else drawn."""
+
+import os
+import shutil
+from pathlib import Path
+
+from ddlp.cli.demo_data import make_dataset
+
+_REAL = Path(__file__).parent.parent.parent / "shared" / "data" / "photos"
+
+
+def dataset(folder: Path, images: int) -> tuple[Path, str]:
+    """A folder of images, one subfolder a class, and a word on what they are."""
+    root = folder / "photos"
+    real = sorted(_REAL.glob("*.jp*g")) if _REAL.is_dir() else []
+    if not real:
+        return make_dataset(root, images), f"{images} drawn JPEGs of 96-320 pixels a side"
+    for number in range(images):
+        source = real[number % len(real)]
+        target = root / ("even", "odd")[number % 2] / f"{number:05d}.jpg"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            os.link(source, target)
+        except OSError:
+            shutil.copy(source, target)
+    return root, f"{images} real JPEG photographs ({len(real)} different ones)"

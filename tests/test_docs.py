@@ -1,0 +1,84 @@
+"""The documents say what is so."""
+
+import re
+import runpy
+import uuid
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer.main
+
+from ddlp.cli.main import app
+from ddlp.core.batchfile import BatchId, batch_tensors
+from ddlp.core.schedule import STRATEGIES
+from ddlp.core.settings import Settings
+from ddlp.core.store import BatchStore
+
+ROOT = Path(__file__).parent.parent
+DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
+
+
+def test_the_page_of_settings_is_made_from_the_settings() -> None:
+    page = runpy.run_path(str(ROOT / "scripts" / "settings-page"))["page"]
+    assert (ROOT / "docs" / "settings.md").read_text() == page()
+    assert all(field.description for field in Settings.model_fields.values())
+
+
+def test_the_reader_in_the_documents_reads_a_batch(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "batch-format.md").read_text()
+    [source] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(source, names)
+    batch = BatchId(uuid.uuid4(), 1, 2, 3, 5, "ab" * 32, "engine", "device")
+
+    def fill(arrays: dict[str, Any]) -> None:
+        arrays["images"][:] = 7
+        arrays["labels"][:] = range(5)
+        arrays["samples"][:] = range(5, 10)
+
+    stored = BatchStore(tmp_path).write(batch, batch_tensors(5, 8, 6), fill)
+    with pytest.warns(ResourceWarning):
+        tensors = names["read"](stored.path)
+    assert tensors["images"].shape == (5, 8, 6, 3)
+    assert np.all(tensors["images"] == 7)
+    assert tensors["samples"].tolist() == [5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
+def test_files_that_are_named_exist(document: Path) -> None:
+    text = document.read_text()
+    links = re.findall(r"\]\(((?!https?:)[^)#]+)\)", text)
+    named = re.findall(
+        r"`((?:core|server|workers|loader|web|cli|migrations|tests|docs|scripts)/[\w./-]*)`", text
+    )
+    for name in links:
+        assert (document.parent / name).exists(), name
+    for name in named:
+        assert (ROOT / name).exists(), name
+
+
+def test_every_strategy_and_command_is_documented() -> None:
+    readme = (ROOT / "README.md").read_text()
+    architecture = (ROOT / "ARCHITECTURE.md").read_text()
+    for name in STRATEGIES:
+        assert f"`{name}`" in readme
+        assert f"`{name}`" in architecture
+    changelog = (ROOT / "CHANGELOG.md").read_text()
+    command = typer.main.get_command(app)
+    for name in command.commands:  # type: ignore[attr-defined]
+        assert f"`{name}`" in changelog
+
+
+def test_commands_that_print_can_print_json() -> None:
+    silent = {"up", "serve", "worker", "demo"}
+
+    def check(command: Any, name: str) -> None:
+        for sub, found in getattr(command, "commands", {}).items():
+            check(found, sub)
+        if not hasattr(command, "commands") and name not in silent:
+            options = [option for parameter in command.params for option in parameter.opts]
+            assert "--json" in options, name
+
+    check(typer.main.get_command(app), "ddlp")

@@ -1,0 +1,95 @@
+"""Runs, epochs and snapshots that tests of the pages begin with, each changed where it matters."""
+
+import uuid
+from typing import Any
+
+from ddlp.core.messages import EnergyInfo, EpochInfo, RunInfo
+from ddlp.core.types import EpochState, RunState
+from ddlp.server.snapshot import Front, Snapshot
+from ddlp.web.views import RunView, run_view
+
+NONE = Front(taken=0, delivered=0, ready=0, leased=0, images_per_s=0.0)
+
+
+def run_info(**changes: Any) -> RunInfo:
+    """Two epochs of 100 batches of 10 samples, with an emulated CSD."""
+    values: dict[str, Any] = {
+        "id": uuid.UUID(int=1),
+        "name": "r50",
+        "dataset": "fruit",
+        "dataset_version": "d" * 64,
+        "pipeline": "imagenet-train",
+        "pipeline_hash": "e" * 64,
+        "engine": "pillow-1",
+        "batch_size": 10,
+        "epochs": 2,
+        "seed": 7,
+        "strategy": "wrr",
+        "world_size": 1,
+        "state": RunState.RUNNING,
+        "reason": None,
+        "samples": 1000,
+        "batches": 100,
+        "images": {"cpu": 0, "csd": 0},
+        "images_per_s": {"cpu": None, "csd": None},
+        "wait_share": None,
+        "energy": [],
+        "emulated": ["csd"],
+        "created_at": 0.0,
+        "started_at": 10.0,
+        "ended_at": 20.0,
+    }
+    return RunInfo(**values | changes)
+
+
+def epoch_info(**changes: Any) -> EpochInfo:
+    """An epoch that both prongs completed: 70 batches from the head, 30 from the tail."""
+    values: dict[str, Any] = {
+        "number": 0,
+        "state": EpochState.COMPLETE,
+        "batches": 100,
+        "head": 70,
+        "tail": 70,
+        "split": None,
+        "meeting_point": 70,
+        "made": {"cpu": 70, "csd": 30},
+        "consumed": 100,
+        "started_at": 10.0,
+        "ended_at": 20.0,
+    }
+    return EpochInfo(**values | changes)
+
+
+def snapshot(**changes: Any) -> Snapshot:
+    """A run at its very beginning."""
+    values: dict[str, Any] = {
+        "state": RunState.RUNNING,
+        "epoch": 0,
+        "batches": 100,
+        "consumed": 0,
+        "cpu": NONE,
+        "csd": NONE,
+        "split": None,
+        "meeting_point": None,
+        "delivered_images_per_s": 0.0,
+        "wait_share": None,
+        "trainer_silent_s": None,
+    }
+    return Snapshot(**values | changes)
+
+
+def energy(source: str, joules: float | None, provenance: str = "modelled") -> EnergyInfo:
+    """What one prong used; unknown where no joules are given."""
+    known = joules is not None
+    return EnergyInfo(
+        source=source,
+        joules=joules,
+        joules_per_image=joules / 100 if known else None,
+        provenance=provenance if known else "unavailable",
+        method="x",
+    )
+
+
+def live(**changes: Any) -> RunView:
+    """The page of a run that goes on."""
+    return run_view(run_info(), [], snapshot(**changes))

@@ -1,0 +1,188 @@
+"""What a person sees, in a real chromium on the real stack."""
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, expect, sync_playwright
+
+from ddlp.core.client import Client
+from ddlp.loader import DualLoader
+from tests.conftest import SMALL_PIPELINE, UpProcess
+from tests.end_to_end.trainer import new_run, train
+
+pytestmark = pytest.mark.browser
+
+CHROMIUM = "/usr/bin/chromium"
+FLAGS = [
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if not Path(CHROMIUM).exists():
+        pytest.fail(f"{CHROMIUM} is missing; run: make test, which installs it")
+    with sync_playwright() as playwright:
+        found = playwright.chromium.launch(executable_path=CHROMIUM, args=FLAGS)
+        yield found
+        found.close()
+
+
+@pytest.fixture
+def page(browser: Browser, up: UpProcess) -> Iterator[Page]:
+    """A page on which any script error, and any request to another host, fails the test."""
+    found = browser.new_page(base_url=up.url)
+    problems: list[str] = []
+    found.on("pageerror", lambda error: problems.append(str(error)))
+    found.on(
+        "request",
+        lambda request: (
+            problems.append(request.url) if not request.url.startswith(up.url) else None
+        ),
+    )
+    yield found
+    found.close()
+    assert problems == []
+
+
+def taken(page: Page, prong: str) -> float:
+    """How far a front has come, in the bar's own units."""
+    widths = page.locator(f"#fronts > rect[class^='{prong}-']").evaluate_all(
+        "parts => parts.map(part => Number(part.getAttribute('width')))"
+    )
+    return round(sum(widths), 1)
+
+
+def test_the_two_fronts_move_towards_each_other(page: Page, up: UpProcess, api: Client) -> None:
+    run = new_run(api, strategy="mte", batch_size=2)
+    page.goto(f"/runs/{run}")
+    seen: list[tuple[float, float]] = []
+
+    def look(step: int) -> None:
+        if step % 10 == 0:
+            rate = page.locator("#cpu-rate")
+            expect(rate).to_be_visible()
+            page.wait_for_timeout(600)
+            seen.append((taken(page, "cpu"), taken(page, "csd")))
+
+    train(up, run, look)
+    expect(page.locator("#state")).to_have_text("completed")
+    seen.append((taken(page, "cpu"), taken(page, "csd")))
+    cpu, csd = zip(*seen, strict=True)
+    assert len(set(cpu)) > 2
+    assert list(cpu) == sorted(cpu)
+    assert csd[0] > 0
+    assert list(csd) == sorted(csd)
+    assert cpu[-1] + csd[-1] == pytest.approx(1000, abs=1)
+    expect(page.locator("#outlook")).to_contain_text("they met at batch")
+    assert page.title().startswith("100 %")
+
+
+def test_the_rates_of_both_prongs_are_shown_live(page: Page, up: UpProcess, api: Client) -> None:
+    run = new_run(api, batch_size=2)
+    page.goto(f"/runs/{run}")
+    figures: set[str] = set()
+
+    def look(step: int) -> None:
+        if step % 12 == 0:
+            page.wait_for_timeout(700)
+            figures.add(page.locator("#cpu-rate").inner_text())
+            figures.add(page.locator("#csd-rate").inner_text())
+
+    train(up, run, look)
+    assert any(int(figure.replace(",", "")) > 0 for figure in figures)
+    expect(page.locator("#chart canvas")).to_be_visible()
+
+
+def test_the_list_leads_to_a_run_and_names_what_is_emulated(
+    page: Page, up: UpProcess, api: Client
+) -> None:
+    run = new_run(api)
+    page.goto("/")
+    expect(page).to_have_title("Runs · DDLP")
+    row = page.get_by_role("row", name=re.compile(run))
+    expect(row).to_contain_text("created")
+    expect(page.get_by_role("row", name=re.compile("csd0"))).to_contain_text("emulated")
+    row.get_by_role("link").click()
+    expect(page.get_by_role("heading", name=run)).to_be_visible()
+    expect(page.locator(".legend").first).to_contain_text("emulated")
+    api.post(f"/runs/{run}/cancel")
+
+
+def test_a_run_is_paused_resumed_and_cancelled_on_its_page(
+    page: Page, up: UpProcess, api: Client
+) -> None:
+    run = new_run(api)
+    page.goto(f"/runs/{run}")
+    page.get_by_role("button", name="Pause").click()
+    expect(page.locator("#state")).to_have_text("paused")
+    page.get_by_role("button", name="Resume").click()
+    expect(page.locator("#state")).to_have_text("running")
+    page.once("dialog", lambda dialog: dialog.dismiss())
+    page.get_by_role("button", name="Cancel").click()
+    assert api.get(f"/runs/{run}")["state"] == "running"
+    page.once("dialog", lambda dialog: dialog.accept())
+    page.get_by_role("button", name="Cancel").click()
+    expect(page.locator("#state")).to_have_text("cancelled")
+    expect(page.get_by_role("button")).to_have_count(0)
+
+
+def test_an_address_that_leads_nowhere_is_explained(page: Page) -> None:
+    page.goto("/runs/nothing")
+    expect(page.get_by_role("heading", name="Not found")).to_be_visible()
+    expect(page.locator("main")).to_contain_text("there is no run nothing")
+
+
+def test_without_javascript_the_page_can_be_read(
+    browser: Browser, up: UpProcess, api: Client
+) -> None:
+    run = new_run(api)
+    train(up, run)
+    context = browser.new_context(base_url=up.url, java_script_enabled=False)
+    page = context.new_page()
+    page.goto(f"/runs/{run}")
+    expect(page.get_by_role("heading", name=run)).to_be_visible()
+    expect(page.locator("#fronts")).to_have_attribute("aria-label", re.compile("CPU delivered"))
+    context.close()
+
+
+@pytest.fixture
+def empty(tmp_path: Path, images: Path) -> Iterator[UpProcess]:
+    """An installation that nobody has used yet, and that may be harmed."""
+    running = UpProcess(tmp_path / "home", [images], cpu_workers="1")
+    yield running
+    running.stop()
+
+
+def test_a_new_installation_says_what_to_do_and_a_page_survives_a_restart(
+    browser: Browser, empty: UpProcess, images: Path
+) -> None:
+    page = browser.new_page(base_url=empty.url)
+    page.goto("/")
+    expect(page.locator("main")).to_contain_text("No runs yet")
+    with empty.client() as client:
+        client.post("/datasets", {"uri": str(images), "name": "fruit"})
+        client.post("/pipelines", {"name": "small", **SMALL_PIPELINE})
+        run = new_run(client, strategy="cpu", batch_size=2)
+    page.goto(f"/runs/{run}")
+    with DualLoader(run=run, url=empty.url, prefetch=1) as loader:
+        batches = loader.batches()
+        for _ in range(5):
+            next(batches)
+        before = page.locator("#cpu-delivered")
+        expect(before).not_to_have_text("0")
+        os.kill(empty.children()["serve"], signal.SIGKILL)
+        expect(page.locator("#offline")).to_be_visible()
+        rest = [batch.index for batch in batches]
+    assert len(rest) == 57
+    expect(page.locator("#offline")).to_be_hidden(timeout=20_000)
+    expect(page.locator("#state")).to_have_text("completed", timeout=20_000)
+    page.close()
