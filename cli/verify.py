@@ -2,9 +2,18 @@
 
 from typing import Any
 
+from pydantic import ValidationError
+
 from ddlp.core.certificate import verify
 from ddlp.core.client import Client
 from ddlp.core.messages import Certificate
+
+
+def _check(raw: Any) -> list[str]:
+    try:
+        return verify(Certificate.model_validate(raw))
+    except ValidationError as error:
+        return [f"it is not a certificate: {error.errors()[0]['msg']}"]
 
 
 def verify_run(client: Client, run: str) -> dict[str, Any]:
@@ -15,7 +24,7 @@ def verify_run(client: Client, run: str) -> dict[str, Any]:
     for epoch in client.get(f"/runs/{run}/epochs"):
         number = epoch["number"]
         raw = client.get(f"/runs/{run}/epochs/{number}/certificate")
-        found = verify(Certificate.model_validate(raw))
+        found = _check(raw)
         checked += 1
         if found:
             problems[f"epoch {number}"] = found

@@ -105,6 +105,8 @@ def seal(memory: memoryview, batch: BatchId, tensors: list[TensorSpec]) -> int:
         total - PAGE_BYTES,
         checksum,
     )
+    if any(len(tensor.name.encode()) > 16 for tensor in tensors) or len(tensors) > _MAX_TENSORS:
+        raise ValueError("a batch has at most 32 tensors with names of at most 16 bytes")
     for place, (tensor, offset) in enumerate(zip(tensors, offsets, strict=True)):
         shape = tensor.shape + (0,) * (6 - len(tensor.shape))
         entry = (_name(tensor.name), tensor.dtype.encode(), len(tensor.shape), *shape)

@@ -319,7 +319,7 @@ class Certificate(Message):
     """The record that proves that every sample of an epoch was delivered exactly once."""
 
     run: uuid.UUID
-    epoch: int
+    epoch: int = Field(ge=0)
     dataset_version: str
     pipeline_hash: str
     seed: int

@@ -12,6 +12,8 @@ import numpy.typing as npt
 from ddlp.core.randomness import philox, stream_key
 
 _ROUNDS = 10
+_LEAST_BITS = 6
+"""A smaller network does not mix evenly; a few places more to walk over cost nothing."""
 _MIX = (np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB))
 
 Words = npt.NDArray[np.uint64]
@@ -47,7 +49,7 @@ class EpochOrder:
 
     def _permute(self, values: Words, keys: Words) -> Words:
         """Two halves, unequal where the bits are odd, are mixed into each other in turn."""
-        bits = max(2, (self.samples - 1).bit_length())
+        bits = max(_LEAST_BITS, (self.samples - 1).bit_length())
         low_bits = np.uint64(bits // 2)
         high_mask = np.uint64((1 << (bits - bits // 2)) - 1)
         low_mask = np.uint64((1 << (bits // 2)) - 1)

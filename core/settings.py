@@ -73,10 +73,13 @@ class Settings(BaseSettings):
     cpu_active_w: float = Field(
         8.0,
         ge=0,
+        allow_inf_nan=False,
         description="Watts that one busy host core is declared to add (a server core "
         "at about 250 W for 32 cores).",
     )
-    csd_active_w: float = Field(7.0, ge=0, description="Watts that a busy CSD is declared to draw.")
+    csd_active_w: float = Field(
+        7.0, ge=0, allow_inf_nan=False, description="Watts that a busy CSD is declared to draw."
+    )
     cpu_window: int = Field(
         16, ge=1, le=100_000, description="Batches of the CPU prong that may lie unconsumed."
     )

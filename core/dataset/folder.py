@@ -51,6 +51,9 @@ def scan_folder(root: Path, allowed: Sequence[Path] | None = None) -> FolderScan
             f"{root} holds no images; expected {root}/CLASS/IMAGE with one of the endings "
             + " ".join(sorted(IMAGE_SUFFIXES))
         )
+    for name in classes:
+        if os.fsencode(name) != name.encode(errors="replace"):
+            raise InvalidInput(f"the folder {name!r} of {root} cannot be a class name; rename it")
     paths, sizes, times_ns, labels = zip(*found, strict=True)
     return FolderScan(root, tuple(classes), paths, sizes, times_ns, labels)
 

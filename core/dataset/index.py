@@ -1,7 +1,7 @@
 """The index of a dataset: an immutable, memory-mapped table of paths, sizes and labels.
 
     magic "DDLPIDX1" · u64 length of the JSON head · head · padding to 64 bytes ·
-    u64 path_ends[n] · u64 sizes[n] · u64 times_ns[n] · i64 labels[n] · paths
+    u64 path_ends[n] · u64 sizes[n] · i64 times_ns[n] · i64 labels[n] · paths
 
 All numbers are little-endian. The head names the root, the classes and the manifest hash; a worker
 maps the file and touches only the samples it needs.
@@ -39,7 +39,7 @@ def write_index(scan: FolderScan, path: Path) -> IndexSummary:
     blob = [os.fsencode(name) for name in scan.paths]
     ends = np.cumsum([len(name) for name in blob], dtype="<u8")
     sizes = np.asarray(scan.sizes, dtype="<u8")
-    times_ns = np.asarray(scan.times_ns, dtype="<u8")
+    times_ns = np.asarray(scan.times_ns, dtype="<i8")
     labels = np.asarray(scan.labels, dtype="<i8")
     columns = (ends, sizes, times_ns, labels)
     body = b"".join([*(column.tobytes() for column in columns), *blob])
@@ -69,7 +69,7 @@ class DatasetIndex:
             with path.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             self._open()
-        except (OSError, ValueError, KeyError, struct.error) as error:
+        except (OSError, ValueError, LookupError, TypeError, struct.error) as error:
             raise InvalidInput(
                 f"{path} is not a dataset index of this version ({error}); register it again"
             ) from error
@@ -85,11 +85,9 @@ class DatasetIndex:
         self.samples: int = head["samples"]
         start = 16 + length
         start += -start % _ALIGN
-        table = np.frombuffer(self._map, dtype="<u8", count=3 * self.samples, offset=start)
-        self._ends, self._sizes, self._times_ns = table.reshape(3, self.samples)
-        start += table.nbytes
-        self._labels = np.frombuffer(self._map, dtype="<i8", count=self.samples, offset=start)
-        self._paths_at = start + self._labels.nbytes
+        table = np.frombuffer(self._map, dtype="<i8", count=4 * self.samples, offset=start)
+        self._ends, self._sizes, self._times_ns, self._labels = table.reshape(4, self.samples)
+        self._paths_at = start + table.nbytes
         if self._paths_at + int(self._ends[-1]) != len(self._map):
             raise ValueError("it is cut short or has grown")
 

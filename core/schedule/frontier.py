@@ -34,10 +34,9 @@ class Frontier:
         self.tail -= 1
         return self.tail
 
-    def take_returned(self) -> int | None:
-        """A lost batch, the lowest first."""
-        if not self.returned:
-            return None
-        index = min(self.returned)
-        self.returned.remove(index)
+    def take_returned(self, among: set[int] | None = None) -> int | None:
+        """A lost batch, the lowest first; where a set is given, one of that."""
+        index = min(self.returned if among is None else self.returned & among, default=None)
+        if index is not None:
+            self.returned.remove(index)
         return index

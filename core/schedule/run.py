@@ -107,10 +107,11 @@ class RunSchedule:
     def _lease_next(self, prong: Prong, now: float, room: bool) -> Batch | None:
         """The next lease; where the store has no room, only of what must come before it empties."""
         for epoch in self._open_epochs():
-            index = epoch.frontier.take_returned()
+            among = None if room else self._urgent(epoch)
+            index = epoch.frontier.take_returned(among)
             if index is None:
                 self._settle(epoch)
-                index = self._take(epoch, prong, room)
+                index = self._take(epoch, prong, among)
             if index is not None:
                 return self._lease(epoch, index, prong, now)
         if room and self._open_epoch():
@@ -136,10 +137,10 @@ class RunSchedule:
         calibrated = all(self.rates[p].batches >= needed for p in self.strategy.prongs)
         self.strategy.settle(epoch, self.rates_per_s(), calibrated)
 
-    def _take(self, epoch: EpochSchedule, prong: Prong, room: bool) -> int | None:
+    def _take(self, epoch: EpochSchedule, prong: Prong, among: set[int] | None) -> int | None:
         alive = {p for p in self.strategy.prongs if self.slots[p]}
         for source in self.strategy.sources(epoch, prong, alive):
-            if not room and epoch.frontier.next(source.end) not in self._due(epoch):
+            if among is not None and epoch.frontier.next(source.end) not in among:
                 continue
             take = epoch.frontier.take_head if source.end == "head" else epoch.frontier.take_tail
             index = take(source.stop)
@@ -147,9 +148,12 @@ class RunSchedule:
                 return index
         return None
 
-    def _due(self, epoch: EpochSchedule) -> set[int | None]:
-        ranks = range(self.plan.world_size)
-        return {self.strategy.due(epoch, r) for r in ranks if self.rank_epoch[r] == epoch.number}
+    def _urgent(self, epoch: EpochSchedule) -> set[int]:
+        """What ranks cannot do without: what is due to them, and lost ones that hold a step."""
+        here = [rank for rank, number in enumerate(self.rank_epoch) if number == epoch.number]
+        due = {self.strategy.due(epoch, rank) for rank in here}
+        held = {b.index for b in epoch.under_way.values() if b.rank is not None}
+        return held | {index for index in due if index is not None}
 
     def _lease(self, epoch: EpochSchedule, index: int, prong: Prong, now: float) -> Batch:
         deadline = now + self.limits.queued_s + self._patience_s(prong)
@@ -330,6 +334,7 @@ class RunSchedule:
         for batch in again:
             batch.state, batch.consumed_at = BatchState.LOST, None
             schedule.consumed_of[batch.prong] -= 1
+            schedule.made_by[batch.prong] -= 1
             schedule.under_way[batch.index] = batch
             schedule.frontier.returned.add(batch.index)
             self._note(batch)

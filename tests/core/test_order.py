@@ -61,6 +61,13 @@ def test_orders_differ_by_seed_and_by_epoch_and_repeat() -> None:
     np.testing.assert_array_equal(orders[0], whole(1000, 0, 0))
 
 
+def test_an_order_is_the_same_in_every_release() -> None:
+    # New values here mean that runs of older releases cannot be repeated any more.
+    assert EpochOrder(1000, 7, 3).slice(0, 6).tolist() == [612, 128, 801, 371, 678, 896]
+    large = EpochOrder(10**9, 7, 3).slice(10**8, 10**8 + 3)
+    assert large.tolist() == [641155387, 178290992, 719915941]
+
+
 EPOCHS_SEEN = 200
 Counts = npt.NDArray[np.int64]
 

@@ -80,12 +80,11 @@ def snapshot(**changes: Any) -> Snapshot:
 
 def energy(source: str, joules: float | None, provenance: str = "modelled") -> EnergyInfo:
     """What one prong used; unknown where no joules are given."""
-    known = joules is not None
     return EnergyInfo(
         source=source,
         joules=joules,
-        joules_per_image=joules / 100 if known else None,
-        provenance=provenance if known else "unavailable",
+        joules_per_image=None if joules is None else joules / 100,
+        provenance="unavailable" if joules is None else provenance,
         method="x",
     )
 

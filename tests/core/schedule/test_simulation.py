@@ -8,7 +8,7 @@ from ddlp.core.errors import Refused
 from ddlp.core.plan import RunPlan
 from ddlp.core.schedule import STRATEGIES, RunSchedule
 from ddlp.core.types import BatchState, Prong
-from tests.core.schedule.simulation import SLOTS, Simulation
+from tests.core.schedule.simulation import Simulation
 
 SEEDS = range(40)
 
@@ -37,11 +37,13 @@ def test_every_epoch_is_exact_with_faults(name: str) -> None:
 
 
 def test_the_windows_bound_what_lies_in_the_store() -> None:
-    simulation = Simulation(5, RunPlan(400, 4, 1, 5), "wrr", faults=0.1)
-    simulation.run()
-    limits = simulation.schedule.limits
-    again = limits.queue_per_slot * SLOTS[Prong.CPU]
-    assert simulation.most_stored[Prong.CPU] <= limits.stored[Prong.CPU] + again
+    for name in STRATEGIES:
+        for seed in range(12):
+            simulation = Simulation(seed, RunPlan(200, 4, 1, 5), name, faults=0.2)
+            simulation.run()
+            for prong, most in simulation.most_stored.items():
+                # What a rank holds a step for (three at a time here) is made beyond the limit.
+                assert most <= simulation.schedule.limits.stored[prong] + 3
 
 
 def test_both_prongs_make_some_under_wrr_and_mte() -> None:
@@ -96,8 +98,8 @@ class LostForEver(RunSchedule):
 class OffByOne(RunSchedule):
     """A broken scheduler: the ends pass each other by one batch."""
 
-    def _take(self, epoch, prong, room):  # type: ignore[no-untyped-def]
-        index = super()._take(epoch, prong, room)
+    def _take(self, epoch, prong, among):  # type: ignore[no-untyped-def]
+        index = super()._take(epoch, prong, among)
         if index is not None and epoch.frontier.head == epoch.frontier.tail:
             epoch.frontier.head += 1
         return index if index != epoch.batches // 2 else None
