@@ -67,8 +67,9 @@ async def live(ref: str, context: ContextDep) -> StreamingResponse:
             view = await run_in_threadpool(_read, context, ref, seen)
             yield _message(view)
             yield event("rates", json.dumps(_rates(view, seen)))
-        yield event("over", "{}")
-        yield _message(await run_in_threadpool(_read, context, ref, None))
+        last = await run_in_threadpool(_read, context, ref, None)
+        yield event("over", json.dumps({"percent": last.percent}))
+        yield _message(last)
 
     return stream(context, lines())
 

@@ -24,7 +24,8 @@
   live.addEventListener("htmx:sse:error", () => { offline.hidden = false; });
   live.addEventListener("htmx:sse:after:connection", () => { offline.hidden = true; });
   let over = false;
-  live.addEventListener("over", () => { over = true; });
+  const showPercent = (percent) => { document.title = document.title.replace(/^\d+ %/, `${percent} %`); };
+  live.addEventListener("over", (event) => { over = true; showPercent(JSON.parse(event.detail.data).percent); });
   live.addEventListener("htmx:sse:before:connection", (event) => { if (over) event.preventDefault(); });
 
   // Chart.
@@ -63,6 +64,6 @@
     const rates = JSON.parse(event.detail.data);
     add(rates.at, rates);
     chart.setData(data);
-    document.title = document.title.replace(/^\d+ %/, `${rates.percent} %`);
+    showPercent(rates.percent);
   });
 })();
