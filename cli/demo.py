@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -48,7 +48,8 @@ def run_demo(settings: Settings, epochs: int, strategy: str, oneshot: bool) -> N
         print(f"  page           {stack.url}/runs/{run}", flush=True)
         if not oneshot:
             print("\nCtrl-C ends the demo.", flush=True)
-            stay(stack)
+            with suppress(KeyboardInterrupt):
+                stay(stack)
 
 
 @contextmanager

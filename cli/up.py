@@ -5,6 +5,7 @@ import json
 import os
 import signal
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Self
@@ -146,7 +147,7 @@ class Stack:
 def run_stack(settings: Settings) -> None:
     """Start, say where the page is, and stay until told to stop."""
     stop_on_term()
-    with Stack(settings) as stack:
+    with suppress(KeyboardInterrupt), Stack(settings) as stack:
         print(f"DDLP is up: {stack.url}  (home {stack.settings.home}, Ctrl-C ends it)", flush=True)
         stay(stack)
     print("DDLP is down.", flush=True)
@@ -162,13 +163,10 @@ def stop_on_term() -> None:
 
 
 def stay(stack: Stack) -> None:
-    """Keep all parts running until told to stop."""
-    try:
-        while True:
-            time.sleep(_GLANCE_S)
-            stack.watch()
-    except KeyboardInterrupt:
-        print("\nstopping …", flush=True)
+    """Keep all parts running until Ctrl-C or SIGTERM interrupts it."""
+    while True:
+        time.sleep(_GLANCE_S)
+        stack.watch()
 
 
 def _take_lock(home: Path) -> int:

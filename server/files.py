@@ -10,7 +10,7 @@ from ddlp.server.board import Board
 
 def remove_batches(epoch: EpochSchedule) -> None:
     """Give back what an abandoned epoch left."""
-    for batch in epoch.under_way.values():
+    for batch in epoch.under_way:
         if batch.location:
             release(Path(batch.location))
 

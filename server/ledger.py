@@ -120,7 +120,7 @@ def _load_epoch(session: Session, run: Run, row: Epoch) -> EpochSchedule:
     unconsumed = select(BatchRow).where(*mine, BatchRow.state != BatchState.CONSUMED.value)
     for found in session.scalars(unconsumed):
         batch = _batch_from(found)
-        epoch.under_way[batch.index] = batch
+        epoch.under_way.put(batch)
         if batch.state is BatchState.LOST:
             epoch.frontier.returned.add(batch.index)
     counts = (

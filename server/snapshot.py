@@ -75,12 +75,11 @@ def _front(run: ActiveRun, epoch: EpochSchedule | None, prong: Prong, now: float
         return Front(0, 0, 0, 0, rate)
     frontier = epoch.frontier
     taken = frontier.head if prong is Prong.CPU else epoch.batches - frontier.tail
-    mine = [batch.state for batch in epoch.under_way.values() if batch.prong is prong]
-    handed = mine.count(BatchState.HANDED)
+    count = epoch.under_way.count
     return Front(
         taken=taken,
         delivered=epoch.consumed_of[prong],
-        ready=mine.count(BatchState.READY) + handed,
-        leased=sum(state.in_flight for state in mine),
+        ready=count(prong, BatchState.READY, BatchState.HANDED),
+        leased=epoch.in_flight(prong),
         images_per_s=rate,
     )

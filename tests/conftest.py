@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 from PIL import Image
@@ -104,6 +105,12 @@ class UpProcess:
                 found[_part(command)] = int(entry.name)
         return found
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
     def client(self) -> Client:
         """A client for its API."""
         return Client(self.url)
@@ -130,12 +137,17 @@ def up(
     tmp_path_factory: pytest.TempPathFactory, images: Path, scratch: Path
 ) -> Iterator[UpProcess]:
     """The stack that most end-to-end tests share, with the small dataset and pipeline."""
-    running = UpProcess(tmp_path_factory.mktemp("home"), [images, scratch], cpu_workers="2")
+    home = tmp_path_factory.mktemp("home")
+    with UpProcess(home, [images, scratch], cpu_workers="2") as running:
+        add_fruit(running, images)
+        yield running
+
+
+def add_fruit(running: UpProcess, images: Path) -> None:
+    """Register the small dataset and pipeline."""
     with running.client() as client:
         client.post("/datasets", {"uri": str(images), "name": "fruit"})
         client.post("/pipelines", {"name": "small", **SMALL_PIPELINE})
-    yield running
-    running.stop()
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from ddlp.core.ranges import Ranges
 from ddlp.core.schedule.batch import Batch
 from ddlp.core.schedule.frontier import Frontier
+from ddlp.core.schedule.shelf import Shelf
 from ddlp.core.types import BatchState, EpochState, Prong
 
 
@@ -25,7 +26,7 @@ class EpochSchedule:
     frontier: Frontier
     split: int | None = None
     state: EpochState = EpochState.OPEN
-    under_way: dict[int, Batch] = field(default_factory=dict)
+    under_way: Shelf = field(default_factory=Shelf)
     received: list[int] = field(default_factory=list)
     """Batches handed to each rank so far: also the step its next batch gets."""
     acknowledged: list[int] = field(default_factory=list)
@@ -80,20 +81,13 @@ class EpochSchedule:
         batch = self.under_way.get(index)
         return batch is not None and batch.state is BatchState.READY
 
-    def ready_of(self, prong: Prong) -> list[int]:
-        """The batches of a prong that are made and not yet handed out."""
-        return [b.index for b in self._of(prong) if b.state is BatchState.READY]
-
     def in_flight(self, prong: Prong) -> int:
         """Batches of a prong that somebody is meant to be producing."""
-        return sum(b.state.in_flight for b in self._of(prong))
+        return self.under_way.count(prong, BatchState.QUEUED, BatchState.LEASED)
 
     def stored(self, prong: Prong) -> int:
         """Batches of a prong that are under way or lie in its store, waiting to be handed out."""
-        return sum(b.state.in_flight or b.state is BatchState.READY for b in self._of(prong))
-
-    def _of(self, prong: Prong) -> list[Batch]:
-        return [batch for batch in self.under_way.values() if batch.prong is prong]
+        return self.in_flight(prong) + self.under_way.count(prong, BatchState.READY)
 
     def fix_split(self, split: int) -> None:
         """Record where the CPU's share ends."""
@@ -102,19 +96,14 @@ class EpochSchedule:
 
     def hand(self, batch: Batch, rank: int) -> None:
         """Give a ready batch to a rank as its next step."""
-        batch.state = BatchState.HANDED
         batch.rank, batch.step = rank, self.received[rank]
+        self.under_way.move(batch, BatchState.HANDED)
         self.received[rank] += 1
         self.handed_of[batch.prong] += 1
 
     def handed_from(self, rank: int, step: int) -> list[Batch]:
         """What a rank was given from a step on and has not consumed, without a gap, in order."""
-        handed = {
-            batch.step: batch
-            for batch in self.under_way.values()
-            if batch.state is BatchState.HANDED and batch.rank == rank
-        }
         found: list[Batch] = []
-        while (batch := handed.get(step + len(found))) is not None:
+        while (batch := self.under_way.at_step(rank, step + len(found))) is not None:
             found.append(batch)
         return found

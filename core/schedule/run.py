@@ -152,7 +152,8 @@ class RunSchedule:
         """What ranks cannot do without: what is due to them, and lost ones that hold a step."""
         here = [rank for rank, number in enumerate(self.rank_epoch) if number == epoch.number]
         due = {self.strategy.due(epoch, rank) for rank in here}
-        held = {b.index for b in epoch.under_way.values() if b.rank is not None}
+        lost = epoch.under_way.in_state(BatchState.LOST)
+        held = {batch.index for batch in lost if batch.rank is not None}
         return held | {index for index in due if index is not None}
 
     def _lease(self, epoch: EpochSchedule, index: int, prong: Prong, now: float) -> Batch:
@@ -160,12 +161,12 @@ class RunSchedule:
         batch = epoch.under_way.get(index)
         if batch is None:
             batch = Batch(epoch.number, index, prong, self.next_token, now, deadline)
-            epoch.under_way[index] = batch
+            epoch.under_way.put(batch)
         else:
-            batch.prong, batch.token = prong, self.next_token
+            batch.token, batch.device = self.next_token, None
             batch.leased_at, batch.deadline = now, deadline
-            batch.state, batch.device = BatchState.QUEUED, None
             batch.attempt += 1
+            epoch.under_way.move(batch, BatchState.QUEUED, prong)
         self.next_token += 1
         epoch.changed = True
         self._note(batch)
@@ -185,7 +186,7 @@ class RunSchedule:
             raise Refused(f"batch {index} of epoch {epoch} is being made by {batch.device}")
         if batch.state is BatchState.LEASED:
             self._count_failure(batch, f"a worker of {device} died while making it")
-        batch.state = BatchState.LEASED
+        self.epochs[epoch].under_way.move(batch, BatchState.LEASED)
         batch.device = device
         lease_s = max(self.limits.lease_floor_s, self._patience_s(batch.prong))
         batch.deadline = now + lease_s
@@ -198,7 +199,8 @@ class RunSchedule:
             return
         batch = self._held(epoch, index, token)
         # A batch that is made again for a rank that holds its place goes straight to that rank.
-        batch.state = BatchState.READY if batch.rank is None else BatchState.HANDED
+        state = BatchState.READY if batch.rank is None else BatchState.HANDED
+        self.epochs[epoch].under_way.move(batch, state)
         batch.ready_at = now
         batch.location, batch.nbytes, batch.checksum = made.location, made.nbytes, made.checksum
         batch.seconds, batch.cpu_s = made.seconds, made.cpu_s
@@ -229,8 +231,8 @@ class RunSchedule:
         lost = [
             batch
             for epoch in self.epochs.values()
-            for batch in epoch.under_way.values()
-            if batch.state.in_flight and batch.deadline <= now
+            for batch in epoch.under_way.in_flight()
+            if batch.deadline <= now
         ]
         for batch in lost:
             holder = batch.device or "nobody (its message was not picked up)"
@@ -255,7 +257,7 @@ class RunSchedule:
         lost = [
             batch
             for epoch in self.epochs.values()
-            for batch in epoch.under_way.values()
+            for batch in epoch.under_way.in_flight()
             if (batch.state is BatchState.LEASED and batch.device == device)
             or (batch.state is BatchState.QUEUED and batch.prong is prong)
         ]
@@ -267,8 +269,8 @@ class RunSchedule:
         batch.reason = reason
         if batch.state is not BatchState.QUEUED:
             self._count_failure(batch, reason)
-        batch.state = BatchState.LOST
         epoch = self.epochs[batch.epoch]
+        epoch.under_way.move(batch, BatchState.LOST)
         epoch.frontier.returned.add(batch.index)
         epoch.changed = True
         self._note(batch)
@@ -317,9 +319,9 @@ class RunSchedule:
         first = schedule.acknowledged[rank]
         done = schedule.handed_from(rank, first)[: steps - first]
         for batch in done:
+            schedule.under_way.remove(batch)
             batch.state = BatchState.CONSUMED
             batch.consumed_at = now
-            del schedule.under_way[batch.index]
             schedule.consumed_of[batch.prong] += 1
             self._note(batch)
         schedule.acknowledged[rank] += len(done)
@@ -335,7 +337,7 @@ class RunSchedule:
             batch.state, batch.consumed_at = BatchState.LOST, None
             schedule.consumed_of[batch.prong] -= 1
             schedule.made_by[batch.prong] -= 1
-            schedule.under_way[batch.index] = batch
+            schedule.under_way.put(batch)
             schedule.frontier.returned.add(batch.index)
             self._note(batch)
         schedule.acknowledged[rank] -= len(again)
@@ -385,7 +387,7 @@ class RunSchedule:
         schedule = self.epochs.get(epoch)
         if schedule is None:
             return f"epoch {epoch} is not open yet; other ranks are still in an earlier one"
-        waiting = [b for b in schedule.under_way.values() if b.state.in_flight]
+        waiting = schedule.under_way.in_flight()
         if not waiting:
             return f"epoch {epoch} has no batch under way"
         oldest = min(waiting, key=lambda batch: batch.leased_at)

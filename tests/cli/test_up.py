@@ -14,7 +14,7 @@ from sqlalchemy import text
 from ddlp.cli.embedded_redis import redis_command
 from ddlp.core.settings import Settings
 from ddlp.server.database import connect, migrate
-from tests.conftest import SMALL_PIPELINE, UpProcess, wait_until
+from tests.conftest import UpProcess, add_fruit, wait_until
 from tests.end_to_end.trainer import new_run, train
 
 
@@ -49,11 +49,10 @@ def everything_of(home: Path) -> list[str]:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_all_parts_end_with_it_however_it_ends(tmp_path: Path, how: signal.Signals) -> None:
-    running = UpProcess(tmp_path / "home", [tmp_path])
-    children = running.children()
-    assert sorted(children) == ["cpu", "csd", "serve", "valkey-server"]
     store = Settings(home=tmp_path / "home").cpu_store_path
-    status = running.stop(how)
+    with UpProcess(tmp_path / "home", [tmp_path]) as running:
+        assert sorted(running.children()) == ["cpu", "csd", "serve", "valkey-server"]
+        status = running.stop(how)
     assert status == (-signal.SIGKILL if how is signal.SIGKILL else 0)
     wait_until(lambda: everything_of(tmp_path / "home") == [])
     assert not store.exists()
@@ -135,12 +134,10 @@ def own_services(tmp_path: Path, postgres_url: str) -> Iterator[dict[str, str]]:
 def test_it_uses_the_services_that_the_settings_name(
     tmp_path: Path, images: Path, own_services: dict[str, str]
 ) -> None:
-    running = UpProcess(tmp_path / "home", [images], **own_services)
-    try:
+    with UpProcess(tmp_path / "home", [images], **own_services) as running:
         assert "valkey-server" not in running.children()
+        add_fruit(running, images)
         with running.client() as client:
-            client.post("/datasets", {"uri": str(images), "name": "fruit"})
-            client.post("/pipelines", {"name": "small", **SMALL_PIPELINE})
             run = new_run(client, strategy="wrr", epochs=2)
             accounts = train(running, run)
             assert all(set(account.samples.values()) == {1} for account in accounts)
@@ -148,6 +145,4 @@ def test_it_uses_the_services_that_the_settings_name(
             wait_until(lambda: client.get(f"/runs/{run}")["state"] == "completed")
         verified = ddlp("verify", run, "--json", url=running.url)
         assert '"exactly_once": true' in verified.stdout
-    finally:
-        running.stop()
     assert not (tmp_path / "home" / "ddlp.db").exists()

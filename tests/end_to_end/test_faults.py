@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from ddlp.core.errors import DdlpError
-from tests.conftest import SMALL_PIPELINE, UpProcess, make_images, wait_until
+from tests.conftest import UpProcess, add_fruit, make_images, wait_until
 from tests.end_to_end.trainer import new_run, train
 
 ONCE = Counter(dict.fromkeys(range(123), 1))
@@ -22,15 +22,11 @@ def victim(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Iterator[U
     damaged = make_images(tmp_path_factory.mktemp("bad") / "fruit", 30)
     (damaged / "pear" / "0001.jpg").write_bytes(b"this is not an image")
     home = tmp_path_factory.mktemp("victim")
-    running = UpProcess(home, [images, damaged], cpu_workers="2")
-    try:
+    with UpProcess(home, [images, damaged], cpu_workers="2") as running:
+        add_fruit(running, images)
         with running.client() as client:
-            client.post("/datasets", {"uri": str(images), "name": "fruit"})
             client.post("/datasets", {"uri": str(damaged), "name": "damaged"})
-            client.post("/pipelines", {"name": "small", **SMALL_PIPELINE})
         yield running
-    finally:
-        running.stop()
 
 
 def once_at(step: int, action: Callable[[], None]) -> Callable[[int], None]:

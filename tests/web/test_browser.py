@@ -11,7 +11,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from ddlp.core.client import Client
 from ddlp.loader import DualLoader
-from tests.conftest import SMALL_PIPELINE, UpProcess
+from tests.conftest import UpProcess, add_fruit
 from tests.end_to_end.trainer import new_run, train
 
 pytestmark = pytest.mark.browser
@@ -158,9 +158,8 @@ def test_without_javascript_the_page_can_be_read(
 @pytest.fixture
 def empty(tmp_path: Path, images: Path) -> Iterator[UpProcess]:
     """An installation that nobody has used yet, and that may be harmed."""
-    running = UpProcess(tmp_path / "home", [images], cpu_workers="1")
-    yield running
-    running.stop()
+    with UpProcess(tmp_path / "home", [images], cpu_workers="1") as running:
+        yield running
 
 
 def test_a_new_installation_says_what_to_do_and_a_page_survives_a_restart(
@@ -169,9 +168,8 @@ def test_a_new_installation_says_what_to_do_and_a_page_survives_a_restart(
     page = browser.new_page(base_url=empty.url)
     page.goto("/")
     expect(page.locator("main")).to_contain_text("No runs yet")
+    add_fruit(empty, images)
     with empty.client() as client:
-        client.post("/datasets", {"uri": str(images), "name": "fruit"})
-        client.post("/pipelines", {"name": "small", **SMALL_PIPELINE})
         run = new_run(client, strategy="cpu", batch_size=2)
     page.goto(f"/runs/{run}")
     with DualLoader(run=run, url=empty.url, prefetch=1) as loader:

@@ -30,9 +30,9 @@ class Wrr(Strategy):
         self, epoch: EpochSchedule, rank: int, rates: Mapping[Prong, float | None]
     ) -> int | None:
         """From the prong that is furthest behind its share, among those with something ready."""
-        ready = {prong: epoch.ready_of(prong) for prong in self.prongs}
-        candidates = [prong for prong in self.prongs if ready[prong]]
+        ready = {prong: epoch.under_way.first_ready(prong) for prong in self.prongs}
+        candidates = [prong for prong in self.prongs if ready[prong] is not None]
         if not candidates:
             return None
         chosen = min(candidates, key=lambda p: (epoch.handed_of[p] + 1) / (rates[p] or 1.0))
-        return min(ready[chosen]) if chosen is Prong.CPU else max(ready[chosen])
+        return ready[chosen]

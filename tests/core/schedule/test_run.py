@@ -99,7 +99,7 @@ def test_the_living_prong_takes_over_what_the_dead_one_held() -> None:
     delivered: list[int] = []
     for _ in range(40):
         run.top_up(0.0)
-        for batch in list(run.epochs[0].under_way.values()) if 0 in run.epochs else []:
+        for batch in list(run.epochs[0].under_way) if 0 in run.epochs else []:
             if batch.state.in_flight:
                 finish(run, batch)
         for batch in run.fetch(0, 0, len(delivered), 1):

@@ -81,7 +81,7 @@ class ForgetfulHand(RunSchedule):
     def fetch(self, rank: int, epoch: int, received: int, want: int):  # type: ignore[no-untyped-def]
         batches = super().fetch(rank, epoch, received, want)
         for batch in batches[1:2]:
-            batch.state = BatchState.READY
+            self.epochs[epoch].under_way.move(batch, BatchState.READY)
         return batches
 
 

@@ -22,7 +22,7 @@ def deliver(name: str, batches: int, **limits: int) -> tuple[list[int], RunSched
     while len(order) < batches:
         run.top_up(now)
         for prong in Prong:
-            mine = [b for b in run.epochs[0].under_way.values() if b.prong is prong]
+            mine = [b for b in run.epochs[0].under_way if b.prong is prong]
             queued = sorted((b for b in mine if b.state.in_flight), key=lambda b: b.token)
             if queued and free_at[prong] <= now:
                 lease = queued[0]
