@@ -5,22 +5,26 @@ from pathlib import Path
 from typing import Any
 
 from ddlp.core.client import Client
-from ddlp.core.settings import load_settings
+from ddlp.core.settings import Settings, load_settings
+
+_TIMEOUT_S = 60.0
 
 
-def client(url: str | None) -> Client:
-    """A client for the address given, for the one in the settings, or for what runs at home."""
-    settings = load_settings()
-    return Client(
-        url or settings.url or running_url(settings.home) or settings.server_url, patience_s=2
-    )
+def client(url: str | None, timeout_s: float = _TIMEOUT_S) -> Client:
+    """A client for the address given, or for the one that the settings lead to."""
+    return Client(url or found_url(load_settings()), timeout_s=timeout_s, patience_s=2)
+
+
+def found_url(settings: Settings) -> str:
+    """The address in the settings, of what was started at home, or where it would be started."""
+    return settings.url or running_url(settings.home) or settings.server_url
 
 
 def running_url(home: Path) -> str | None:
     """Where the server of a home folder was started last."""
     try:
         return str(json.loads((home / "lock").read_text())["url"])
-    except (OSError, ValueError, KeyError):
+    except (OSError, ValueError, KeyError, TypeError):
         return None
 
 
@@ -31,6 +35,13 @@ def get(url: str | None, path: str) -> Any:
 
 
 def post(url: str | None, path: str, body: dict[str, Any]) -> Any:
-    """The answer to a POST; what is None is left out."""
+    """The answer to a POST that may be repeated."""
     with client(url) as server:
-        return server.post(path, {key: value for key, value in body.items() if value is not None})
+        return server.post(path, body)
+
+
+def make(url: str | None, path: str, body: dict[str, Any], timeout_s: float = _TIMEOUT_S) -> Any:
+    """The answer to a POST that makes something, sent once; what is None is left out."""
+    given = {key: value for key, value in body.items() if value is not None}
+    with client(url, timeout_s) as server:
+        return server.post(path, given, once=True)

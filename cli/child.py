@@ -15,6 +15,8 @@ from ddlp.core.process import die_with_parent
 
 _REST_S = 1.0
 _STOP_S = 8.0
+_OURS = "ddlp: "
+_POINTER = "(Background on this error at"  # SQLAlchemy's last line says nothing of the cause
 
 
 class Child:
@@ -29,6 +31,7 @@ class Child:
         self._command = command
         self._environment = environment
         self._started_at = 0.0
+        self._log_start_bytes = 0
         self._process = self._spawn()
 
     @classmethod
@@ -46,9 +49,8 @@ class Child:
     def check_started(self) -> None:
         """Raise with what it said if it has ended already."""
         if self._process.poll() is not None:
-            said = self.log.read_text(errors="replace").strip().splitlines()
-            last = said[-1].removeprefix("ddlp: ") if said else "it said nothing"
-            raise Unavailable(f"the {self.name} part ended at its start: {last} (log: {self.log})")
+            said = last_words(self._said())
+            raise Unavailable(f"the {self.name} part ended at its start: {said} (log: {self.log})")
 
     def revive(self) -> None:
         """Start it again if it has died, at most once a second."""
@@ -73,9 +75,15 @@ class Child:
             self._process.kill()
             self._process.wait()
 
+    def _said(self) -> list[str]:
+        with self.log.open("rb") as log:
+            log.seek(self._log_start_bytes)
+            return log.read().decode(errors="replace").splitlines()
+
     def _spawn(self) -> "subprocess.Popen[bytes]":
         self._started_at = time.monotonic()
         with self.log.open("ab") as log:
+            self._log_start_bytes = log.tell()
             return subprocess.Popen(
                 self._command,
                 stdin=subprocess.DEVNULL,
@@ -85,3 +93,10 @@ class Child:
                 start_new_session=True,
                 preexec_fn=functools.partial(die_with_parent, os.getpid(), signal.SIGTERM),
             )
+
+
+def last_words(lines: list[str]) -> str:
+    """The line that says why a process ended: its own last error, or the last of a traceback."""
+    ours = [line.removeprefix(_OURS) for line in lines if line.startswith(_OURS)]
+    others = [line for line in lines if line.strip() and not line.startswith(_POINTER)]
+    return (ours or others or ["it said nothing"])[-1]

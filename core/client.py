@@ -12,8 +12,15 @@ from ddlp.core.messages import Message
 _DROPPED = (ConnectionError, http.client.HTTPException, TimeoutError, OSError)
 
 
+_BUSY = 503
+
+
+class _BusyError(Unavailable):
+    """The server says that it cannot do it now."""
+
+
 class Client:
-    """Talks to one server. Not shared between threads; every call may be repeated safely."""
+    """Talks to one server. Not shared between threads; what got no answer is asked again."""
 
     def __init__(self, url: str, *, timeout_s: float = 60.0, patience_s: float = 10.0) -> None:
         parts = urlsplit(url)
@@ -31,10 +38,12 @@ class Client:
         """The JSON answer to a GET."""
         return self._call("GET", path, None)
 
-    def post(self, path: str, body: Message | dict[str, Any] | None = None) -> Any:
-        """The JSON answer to a POST."""
+    def post(
+        self, path: str, body: Message | dict[str, Any] | None = None, *, once: bool = False
+    ) -> Any:
+        """The JSON answer to a POST; one that must not be done twice is not repeated once sent."""
         raw = body.model_dump_json() if isinstance(body, Message) else json.dumps(body or {})
-        return self._call("POST", path, raw.encode())
+        return self._call("POST", path, raw.encode(), once)
 
     def close(self) -> None:
         """Close the connection; the next call opens it again."""
@@ -46,16 +55,21 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _call(self, method: str, path: str, body: bytes | None) -> Any:
+    def _call(self, method: str, path: str, body: bytes | None, once: bool = False) -> Any:
         deadline = time.monotonic() + self._patience_s
         pause_s = 0.0  # a kept connection may have gone stale: the first repeat is at once
         stale = self._connection.sock is not None
         while True:
             try:
                 return self._exchange(method, self._base + path, body)
+            except _BusyError:
+                # The server is there and asks for patience: its database or broker is away.
+                if once or time.monotonic() + pause_s > deadline:
+                    raise
             except _DROPPED as error:
                 self._connection.close()
-                if not stale and time.monotonic() + pause_s > deadline:
+                final = once and not isinstance(error, ConnectionRefusedError)
+                if final or (not stale and time.monotonic() + pause_s > deadline):
                     raise Unavailable(
                         f"no answer from {self.url} ({error}); is it up? start it with: ddlp up"
                     ) from error
@@ -68,6 +82,8 @@ class Client:
         self._connection.request(method, quote(path, safe="/?=&%"), body=body, headers=headers)
         response = self._connection.getresponse()
         raw = response.read()
+        if response.status == _BUSY:
+            raise _BusyError(str(_failure(response.status, raw)))
         if response.status >= 300:
             raise _failure(response.status, raw)
         try:

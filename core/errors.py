@@ -9,7 +9,9 @@ DdlpError
 │   └── Refused         a stale fencing token                          409
 ├── BadSample           one encoded sample cannot be decoded
 ├── DamagedBatch        a batch file fails its checks
+│   └── MissingBatch    it is not there any more
 ├── Unavailable         a needed service or package is not there       503, exit 3
+│   └── NoRoom          a store is full
 └── WaitTimeout         a wait ran into its deadline                   504, exit 4
 """
 
@@ -67,11 +69,19 @@ class DamagedBatch(DdlpError):
     """A batch file fails its checks and must be made again."""
 
 
+class MissingBatch(DamagedBatch):
+    """A batch file is not there any more."""
+
+
 class Unavailable(DdlpError):
     """A service or package that is needed is not there."""
 
     status = 503
     exit_code = 3
+
+
+class NoRoom(Unavailable):
+    """A store is full."""
 
 
 class WaitTimeout(DdlpError):

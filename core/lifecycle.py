@@ -6,7 +6,7 @@ from ddlp.core.types import RunState
 ALLOWED: dict[RunState, frozenset[RunState]] = {
     RunState.CREATED: frozenset(set(RunState) - {RunState.CREATED}),
     RunState.RUNNING: frozenset(set(RunState) - {RunState.CREATED, RunState.RUNNING}),
-    RunState.PAUSED: frozenset({RunState.RUNNING, RunState.FAILED, RunState.CANCELLED}),
+    RunState.PAUSED: frozenset(set(RunState) - {RunState.CREATED, RunState.PAUSED}),
     RunState.COMPLETED: frozenset(),
     RunState.FAILED: frozenset(),
     RunState.CANCELLED: frozenset(),

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from ddlp.core.errors import BadSample
+from ddlp.core.errors import BadSample, NoRoom
 from ddlp.core.messages import Lease, Message, WorkSpec
 from ddlp.core.produce import Producer
 from ddlp.core.store import BatchStore
@@ -34,6 +34,7 @@ class Report(Message):
     cpu_s: float = 0.0
     problem: str | None = None
     permanent: bool = False
+    no_room: bool = False
 
 
 def serve(orders: BinaryIO, reports: BinaryIO) -> None:
@@ -51,6 +52,8 @@ def _make(producer: Producer, lease: Lease, speed: float) -> Report:
         made = producer.make(lease, speed)
     except BadSample as error:
         return Report(lease=lease, problem=str(error), permanent=True)
+    except NoRoom as error:
+        return Report(lease=lease, problem=str(error), no_room=True)
     except Exception as error:  # the border of the process: the trainer must learn of it
         return Report(lease=lease, problem=f"{type(error).__name__}: {error}")
     return Report(lease=lease, **vars(made))

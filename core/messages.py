@@ -118,7 +118,9 @@ class RunInfo(Message):
     samples: int
     batches: int = Field(description="Batches an epoch.")
     images: dict[str, int] = Field(description="Images made so far, by prong.")
-    images_per_s: dict[str, float | None] = Field(description="By prong, over the time it worked.")
+    images_per_s: dict[str, float | None] = Field(
+        description="By prong, from the first second it made something to the last."
+    )
     wait_share: float | None = Field(description="Share of the trainer's time spent waiting.")
     energy: list[EnergyInfo]
     emulated: list[str] = Field(description="Prongs whose devices are emulated.")
@@ -209,7 +211,8 @@ class Failure(Message):
     lease: Lease
     device: Name
     reason: str = Field(max_length=2000)
-    permanent: bool = False
+    permanent: bool = Field(False, description="Trying again cannot help.")
+    no_room: bool = Field(False, description="The device's store is full.")
 
 
 # Trainers
@@ -226,8 +229,10 @@ class Attached(Message):
     """Where a rank goes on, and what it needs to read batches."""
 
     run: uuid.UUID
+    session: uuid.UUID = Field(description="Names this attachment; the rank's next one ends it.")
     name: str
     plan: RunPlan
+    dataset_version: str
     transforms: list[dict[str, Any]]
     pipeline_hash: str
     epoch: int
@@ -246,6 +251,7 @@ class FeedRequest(Message):
     """A rank's question for its next batches, carrying what it has consumed meanwhile."""
 
     rank: int = Field(ge=0)
+    session: uuid.UUID
     epoch: int = Field(ge=0)
     received: int = Field(ge=0, description="Batches of this epoch that arrived so far.")
     consumed: int = Field(ge=0, description="Batches of this epoch that were used up so far.")
@@ -298,6 +304,7 @@ class Damaged(Message):
     index: int = Field(ge=0)
     token: int = Field(ge=1)
     reason: str = Field(max_length=2000)
+    gone: bool = Field(False, description="There is no file any more.")
 
 
 # Proof

@@ -12,6 +12,7 @@ _PREFIX = "ddlp-local-"
 
 def make_owned_folder(base: Path) -> Path:
     """A new folder below `base` that names this process as its owner."""
+    base.mkdir(parents=True, exist_ok=True)
     sweep(base)
     return Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-", dir=base))
 

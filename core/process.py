@@ -6,6 +6,7 @@ import signal
 import sys
 
 _PR_SET_PDEATHSIG = 1
+_PR_GET_PDEATHSIG = 2
 
 
 def die_with_parent(parent: int, sig: signal.Signals = signal.SIGKILL) -> None:
@@ -15,6 +16,15 @@ def die_with_parent(parent: int, sig: signal.Signals = signal.SIGKILL) -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, sig, 0, 0, 0)
     if os.getppid() != parent:  # it ended before the kernel was asked
         os.kill(os.getpid(), sig)
+
+
+def parent_death_signal() -> int:
+    """The signal that this thread gets when its parent ends; 0 for none."""
+    if not sys.platform.startswith("linux"):
+        return 0
+    found = ctypes.c_int(0)
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_GET_PDEATHSIG, ctypes.byref(found), 0, 0, 0)
+    return found.value
 
 
 def is_alive(pid: int) -> bool:

@@ -1,9 +1,13 @@
 """The Celery application both sides share: JSON only, two queues, nothing kept in the broker."""
 
 from typing import Any
+from urllib.parse import urlsplit
 
 from celery import Celery
+from redis import Redis
+from redis.exceptions import RedisError
 
+from ddlp.core.errors import Unavailable
 from ddlp.core.types import Prong
 
 TASK = "ddlp.produce"
@@ -19,6 +23,26 @@ def create_celery(redis_url: str) -> Celery:
 def broker_url(redis_url: str) -> str:
     """A Redis URL as Celery writes it; unix:///path becomes redis+socket:///path."""
     return redis_url.replace("unix://", "redis+socket://", 1)
+
+
+def check_broker(redis_url: str) -> None:
+    """Raise unless the broker answers."""
+    try:
+        with Redis.from_url(redis_url, socket_connect_timeout=2, socket_timeout=2) as client:
+            client.ping()
+    except (RedisError, ValueError, OSError) as error:
+        raise Unavailable(
+            f"the broker at {without_password(redis_url)} cannot be reached ({error}); start "
+            "it, or correct DDLP_REDIS_URL, or unset it to use the embedded one of ddlp up"
+        ) from error
+
+
+def without_password(url: str) -> str:
+    """A URL that can be shown."""
+    parts = urlsplit(url)
+    if "@" not in parts.netloc:
+        return url
+    return parts._replace(netloc="***@" + parts.netloc.rsplit("@", 1)[1]).geturl()
 
 
 def _configuration() -> dict[str, Any]:
@@ -41,7 +65,8 @@ def _configuration() -> dict[str, Any]:
         "broker_transport_options": {
             "socket_timeout": 10,
             "socket_connect_timeout": 2,
-            "visibility_timeout": 60,
+            # Long: a message that is delivered again would find its lease given to someone else.
+            "visibility_timeout": 3600,
             "unacked_restore_interval": 2,
             "unacked_restore_throttle": 1,
         },

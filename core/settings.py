@@ -83,6 +83,9 @@ class Settings(BaseSettings):
     cpu_window: int = Field(
         16, ge=1, le=100_000, description="Batches of the CPU prong that may lie unconsumed."
     )
+    cpu_store_bytes: int = Field(
+        1 << 30, ge=1 << 20, description="Bytes of the CPU prong that may lie unconsumed, a run."
+    )
     csd_store_bytes: int = Field(
         4 << 30, ge=1 << 20, description="Bytes of the CSD prong that may lie unconsumed, a run."
     )

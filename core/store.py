@@ -1,8 +1,8 @@
 """The batch store: a folder where finished batches of runs lie, whole or absent.
 
-    ROOT/RUN/making/TOKEN-…     being written
-    ROOT/RUN/EPOCH-INDEX-TOKEN  finished: renamed here in one step
-    ROOT/RUN/free/…             consumed; its pages are used again by the next batch
+    ROOT/ddlp-run-RUN/making/TOKEN-…     being written
+    ROOT/ddlp-run-RUN/EPOCH-INDEX-TOKEN  finished: renamed here in one step
+    ROOT/ddlp-run-RUN/free/…             consumed; its pages are used again by the next batch
 
 A file is taken from `free` by renaming it, so that it never has two writers, and a holder that was
 given up for dead writes to a file that nobody else will ever open.
@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddlp.core.batchfile import Array, BatchId, TensorSpec, layout, seal, tensor_views, unseal
-from ddlp.core.errors import DamagedBatch, Unavailable
+from ddlp.core.errors import DamagedBatch, MissingBatch, NoRoom
+
+RUN_PREFIX = "ddlp-run-"
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,7 @@ class BatchStore:
         self, batch: BatchId, tensors: list[TensorSpec], fill: Callable[[dict[str, Array]], None]
     ) -> StoredBatch:
         """Make one batch: `fill` writes into its memory, then it appears under its final name."""
-        folder = self.root / str(batch.run)
+        folder = self.root / f"{RUN_PREFIX}{batch.run}"
         making = folder / "making" / f"{batch.token}-{uuid.uuid4().hex}"
         _, nbytes = layout(tensors)
         try:
@@ -56,12 +58,26 @@ class BatchStore:
 
     def remove_run(self, run: uuid.UUID) -> None:
         """Forget all files of a run."""
-        shutil.rmtree(self.root / str(run), ignore_errors=True)
+        shutil.rmtree(self.root / f"{RUN_PREFIX}{run}", ignore_errors=True)
+
+    def discard(self, run: uuid.UUID, epoch: int, index: int, token: int) -> None:
+        """Forget what an attempt left that counts no more."""
+        path = batch_path(self.root, run, epoch, index, token)
+        path.unlink(missing_ok=True)
+        for making in (path.parent / "making").glob(f"{token}-*"):
+            making.unlink(missing_ok=True)
+
+
+def store_limit(batch_bytes: int, quota_bytes: int, place: Path) -> int:
+    """How many batches a store may hold: by its quota, and by half of what is free there now."""
+    there = next((path for path in (place, *place.parents) if path.exists()), Path("/"))
+    free_bytes = shutil.disk_usage(there).free // 2
+    return max(2, min(quota_bytes, free_bytes) // batch_bytes)
 
 
 def batch_path(root: Path, run: uuid.UUID, epoch: int, index: int, token: int) -> Path:
     """Where a finished batch lies; nobody has to say so, and nobody can say otherwise."""
-    return root / str(run) / f"{epoch:05d}-{index:08d}-{token}"
+    return root / f"{RUN_PREFIX}{run}" / f"{epoch:05d}-{index:08d}-{token}"
 
 
 class _Mapped:
@@ -105,7 +121,7 @@ def _allocate(fd: int, nbytes: int, path: Path) -> None:
     except OSError as error:
         if error.errno not in (errno.ENOSPC, errno.EDQUOT):
             raise
-        raise Unavailable(
+        raise NoRoom(
             f"no room for a batch of {nbytes} bytes at {path.parent}; free some space, or choose "
             "another place with DDLP_CPU_STORE or DDLP_CSD_STORE"
         ) from error
@@ -117,7 +133,7 @@ def read_batch(path: Path, expected: BatchId) -> dict[str, Array]:
         with path.open("rb") as file:
             memory = memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except FileNotFoundError as error:
-        raise DamagedBatch(f"{path} is gone") from error
+        raise MissingBatch(f"{path} is gone") from error
     except ValueError as error:
         raise DamagedBatch(f"{path} is empty") from error
     try:

@@ -25,6 +25,7 @@ from ddlp.loader.tensors import TensorBatch, ToTensors
 from ddlp.loader.timing import Timing
 
 _GLANCE_S = 0.5
+_MOST_AHEAD = 256
 
 
 class DualLoader:
@@ -109,14 +110,15 @@ class DualLoader:
     def _setup(
         self, feed: Feed, device: str, prefetch: int, normalize: bool, timeout_s: float | None
     ) -> None:
-        if prefetch < 1:
-            raise InvalidInput(f"prefetch={prefetch} reads nothing ahead; use 1 or more")
+        if not 1 <= prefetch <= _MOST_AHEAD:
+            raise InvalidInput(f"prefetch={prefetch} is not from 1 to {_MOST_AHEAD}")
         attached = feed.attached
         self._feed = feed
         self._prefetch = prefetch
         self._wait_timeout_s = timeout_s or load_settings().wait_timeout_s
         self._next = Position(attached.epoch, attached.step)
         self._delivered = Ranges()
+        self._left = False
         self._reader: Prefetcher | None = None
         self.timing = Timing()
         self.pipeline = Pipeline.parse(PipelineSpec(transforms=attached.transforms))
@@ -145,6 +147,8 @@ class DualLoader:
         """One epoch of batches that also say which samples they hold."""
         if self._reader is not None:
             raise Conflict("a pass over this loader is under way; finish or close it first")
+        if self._left:
+            self._advance()
         if self._next.epoch >= self.epochs:
             raise Conflict(f"all {self.epochs} epochs of the run were delivered")
         reader = Prefetcher(
@@ -161,11 +165,19 @@ class DualLoader:
                 self.timing.trained()
                 reader.consumed()
             reader.finish(self._wait_timeout_s)
+            self._advance()
+        except GeneratorExit:
+            # Left early: where it stands can still be saved; the next pass is the next epoch.
+            self._left = True
+            raise
         finally:
             reader.stop()
             self._reader = None
-            self._next = Position(self._next.epoch + 1, 0)
-            self._delivered = Ranges()
+
+    def _advance(self) -> None:
+        self._next = Position(self._next.epoch + 1, 0)
+        self._delivered = Ranges()
+        self._left = False
 
     def _wait(self, reader: Prefetcher) -> TensorBatch | None:
         deadline = time.monotonic() + self._wait_timeout_s
@@ -188,7 +200,7 @@ class DualLoader:
             step=self._next.step,
             delivered=[list(pair) for pair in self._delivered],
             split=self._feed.split(self._next.epoch),
-            plan=asdict(self._feed.attached.plan),
+            run=self._identity(),
         )
         return asdict(state)
 
@@ -197,14 +209,23 @@ class DualLoader:
         given = LoaderState(**state)
         if self._reader is not None:
             raise Conflict("a pass over this loader is under way; finish or close it first")
-        if given.plan != asdict(self._feed.attached.plan):
+        if given.run != self._identity():
             raise InvalidInput(
-                f"the state is of another run ({given.plan}); this one is "
-                f"{asdict(self._feed.attached.plan)}"
+                f"the state is of another run ({given.run}); this one is {self._identity()}"
             )
         self._feed.resume(self._rank, given)
         self._next = Position(given.epoch, given.step)
         self._delivered = Ranges((start, stop) for start, stop in given.delivered)
+        self._left = False
+
+    def _identity(self) -> dict[str, Any]:
+        """What a state must share with a run: whatever decides which bytes come in which batch."""
+        attached = self._feed.attached
+        return {
+            **asdict(attached.plan),
+            "dataset": attached.dataset_version,
+            "pipeline": attached.pipeline_hash,
+        }
 
     def close(self) -> None:
         """Let go of the run; with a local one its processes and files go too."""

@@ -19,8 +19,8 @@ class LoaderState:
     """Which ones, as [first, last + 1] ranges."""
     split: int | None
     """Where the CPU's share ends, if the run's strategy has fixed it and no server keeps it."""
-    plan: dict[str, Any]
-    """What the run was: a state fits no other."""
+    run: dict[str, Any]
+    """What decides the run's batches: a state fits no other."""
 
 
 class Feed(Protocol):

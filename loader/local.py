@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ddlp.core.batchfile import batch_tensors, layout
 from ddlp.core.dataset import scan_folder, write_index
 from ddlp.core.errors import Conflict, InvalidInput, Refused
 from ddlp.core.local_worker import Hello, Report
@@ -24,8 +25,10 @@ from ddlp.core.pipeline import Pipeline
 from ddlp.core.plan import RunPlan
 from ddlp.core.produce import forget
 from ddlp.core.ranges import Ranges
-from ddlp.core.schedule import Batch, EpochSchedule, RunSchedule, strategy
+from ddlp.core.schedule import Batch, EpochSchedule, Limits, RunSchedule, strategy
 from ddlp.core.schedule.run import Made
+from ddlp.core.settings import Settings, load_settings
+from ddlp.core.store import BatchStore, store_limit
 from ddlp.core.types import Prong, RunState
 from ddlp.loader.feed import LoaderState
 from ddlp.loader.worker_process import WorkerProcess
@@ -66,8 +69,9 @@ class LocalFeed:
             raise InvalidInput(
                 f"batch_size={run.batch_size} is more than the dataset's {len(scan.paths)} samples"
             )
-        self._memory = make_owned_folder(shared_memory())
-        self._drive = make_owned_folder(Path(tempfile.gettempdir()))
+        settings = load_settings()
+        self._memory = make_owned_folder(settings.cpu_store or shared_memory())
+        self._drive = make_owned_folder(settings.csd_store or Path(tempfile.gettempdir()))
         summary = write_index(scan, self._memory / "index")
         plan = RunPlan(len(scan.paths), run.batch_size, run.epochs, run.seed)
         self._spec = WorkSpec(
@@ -79,6 +83,8 @@ class LocalFeed:
         )
         self.attached = Attached(
             run=self._spec.run,
+            session=uuid.uuid4(),
+            dataset_version=summary.version,
             name=run.folder.name,
             plan=plan,
             transforms=self._spec.transforms,
@@ -86,7 +92,8 @@ class LocalFeed:
             epoch=0,
             step=0,
         )
-        self._schedule = RunSchedule(plan, strategy(run.strategy))
+        self._clock = time.monotonic
+        self._schedule = RunSchedule(plan, strategy(run.strategy), self._limits(run, settings))
         self._changed = threading.Condition()
         self._closed = False
         self._workers: dict[str, WorkerProcess] = {}
@@ -96,11 +103,17 @@ class LocalFeed:
             self._start(Prong.CSD, "emulated-csd-0", self._drive, run.csd_speed)
         self._end = weakref.finalize(self, _clear, self._workers, [self._memory, self._drive])
 
+    def _limits(self, run: LocalRun, settings: Settings) -> Limits:
+        _, nbytes = layout(batch_tensors(run.batch_size, run.pipeline.height, run.pipeline.width))
+        cpu = store_limit(nbytes, settings.cpu_store_bytes, self._memory)
+        csd = store_limit(nbytes, settings.csd_store_bytes, self._drive)
+        return Limits(stored={Prong.CPU: min(cpu, settings.cpu_window), Prong.CSD: csd})
+
     def exchange(self, request: FeedRequest) -> Fed:
         """Take acknowledgements; wait for a batch up to the time given."""
         deadline = time.monotonic() + request.wait_s
         with self._changed:
-            self._schedule.consume(request.rank, request.epoch, request.consumed, time.time())
+            self._schedule.consume(request.rank, request.epoch, request.consumed, self._clock())
             while True:
                 self._advance()
                 fed = self._fed(request)
@@ -112,7 +125,8 @@ class LocalFeed:
     def damaged(self, report: Damaged) -> None:
         """Have a batch made again."""
         with self._changed:
-            self._schedule.damaged(report.epoch, report.index, report.token, report.reason)
+            key = report.epoch, report.index, report.token
+            self._schedule.damaged(*key, report.reason, report.gone)
             self._advance()
 
     def split(self, epoch: int) -> int | None:
@@ -154,7 +168,7 @@ class LocalFeed:
             done=done,
             state=RunState.FAILED if bad else RunState.RUNNING,
             reason=f"batch {bad.index} of epoch {bad.epoch}: {bad.reason}" if bad else None,
-            waiting_for=None if batches else schedule.explain_wait(request.epoch, time.time()),
+            waiting_for=None if batches else schedule.explain_wait(0, request.epoch, self._clock()),
         )
 
     def _start(self, prong: Prong, name: str, store: Path, speed: float) -> None:
@@ -168,7 +182,7 @@ class LocalFeed:
         """Take back what is late, and give the workers what the windows have room for."""
         if self._closed or self._schedule.poisoned:
             return
-        now = time.time()
+        now = self._clock()
         for late in self._schedule.expire(now):
             self._workers[late.device or ""].kill()
         for batch in self._schedule.top_up(now):
@@ -178,7 +192,11 @@ class LocalFeed:
             worker.send(
                 Lease(run=self._spec.run, epoch=batch.epoch, index=batch.index, token=batch.token)
             )
-        self._schedule.changes()
+        for attempt in self._schedule.changes().void:
+            worker = self._workers[attempt.device]
+            BatchStore(worker.hello.store).discard(
+                self._spec.run, attempt.epoch, attempt.index, attempt.token
+            )
 
     def _on_report(self, report: Report) -> None:
         with self._changed:
@@ -192,7 +210,9 @@ class LocalFeed:
             key = lease.epoch, lease.index, lease.token
             try:
                 if report.problem is None:
-                    self._schedule.commit(*key, made, time.time())
+                    self._schedule.commit(*key, made, self._clock())
+                elif report.no_room:
+                    self._schedule.no_room(*key, report.problem)
                 else:
                     self._schedule.fail(*key, report.problem, report.permanent)
             except Refused:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ddlp.core.batchfile import BatchId
-from ddlp.core.errors import Conflict, DamagedBatch, DdlpError
+from ddlp.core.errors import Conflict, DamagedBatch, DdlpError, MissingBatch, WaitTimeout
 from ddlp.core.messages import Attached, Damaged, Fed, FedBatch, FeedRequest
 from ddlp.core.store import read_batch, release
 from ddlp.core.types import RunState
@@ -42,6 +42,7 @@ class Prefetcher:
         self._ready: queue.Queue[TensorBatch | Exception | None] = queue.Queue()
         self._stopping = threading.Event()
         self._progress = threading.Condition()
+        self._failure: Exception | None = None
         self.waiting_for = "the first answer"
         self.paused = False
         self._thread = threading.Thread(target=self._run, name="ddlp-prefetch", daemon=True)
@@ -63,8 +64,12 @@ class Prefetcher:
             self._progress.notify()
 
     def finish(self, timeout_s: float) -> None:
-        """Wait until the end of the epoch is acknowledged."""
+        """Wait until the end of the epoch is acknowledged; raises when it could not be."""
         self._thread.join(timeout_s)
+        if self._thread.is_alive():
+            raise WaitTimeout(f"the end of epoch {self._epoch} was not taken for {timeout_s:.0f} s")
+        if self._failure is not None:
+            raise self._failure
 
     def stop(self) -> None:
         """End early."""
@@ -77,6 +82,7 @@ class Prefetcher:
         try:
             self._read_epoch()
         except Exception as error:  # the border of the thread: it is raised in the trainer's
+            self._failure = error
             self._ready.put(error)
 
     def _read_epoch(self) -> None:
@@ -109,6 +115,7 @@ class Prefetcher:
         fed = self._feed.exchange(
             FeedRequest(
                 rank=self._rank,
+                session=self._feed.attached.session,
                 epoch=self._epoch,
                 received=self._received,
                 consumed=self._consumed,
@@ -146,6 +153,7 @@ class Prefetcher:
                 index=fed.index,
                 token=fed.token,
                 reason=str(error)[:2000],
+                gone=isinstance(error, MissingBatch),
             )
             self._feed.damaged(report)
             return False

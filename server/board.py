@@ -14,15 +14,25 @@ from sqlalchemy.orm import Session
 
 from ddlp.core.batchfile import batch_tensors, layout
 from ddlp.core.energy import PowerModel
-from ddlp.core.errors import Conflict, NotFound, Refused
+from ddlp.core.errors import Conflict, InvalidInput, NotFound, Refused
 from ddlp.core.lifecycle import ACTIVE, TERMINAL
-from ddlp.core.messages import Claim, Commit, Failure, Fed, FedBatch, FeedRequest, Lease, Rewind
-from ddlp.core.pipeline import Pipeline, PipelineSpec
+from ddlp.core.messages import (
+    Attach,
+    Claim,
+    Commit,
+    Failure,
+    Fed,
+    FedBatch,
+    FeedRequest,
+    Lease,
+    Rewind,
+)
+from ddlp.core.pipeline import ENGINE, Pipeline, PipelineSpec
 from ddlp.core.plan import RunPlan
 from ddlp.core.schedule import Batch, Limits, RunSchedule, strategy
 from ddlp.core.schedule.run import Made
 from ddlp.core.settings import Settings
-from ddlp.core.store import batch_path
+from ddlp.core.store import batch_path, store_limit
 from ddlp.core.types import DeviceKind, Prong, RunState
 from ddlp.server import ledger
 from ddlp.server.models import Device, Run
@@ -37,6 +47,8 @@ class LiveDevice:
     prong: Prong
     kind: DeviceKind
     slots: int
+    host: str
+    engine: str
     store: str
     power: PowerModel
     incarnation: uuid.UUID
@@ -51,6 +63,8 @@ class LiveDevice:
             prong=Prong(row.prong),
             kind=DeviceKind(row.kind),
             slots=row.slots,
+            host=row.host,
+            engine=row.engine,
             store=row.store,
             power=PowerModel(active_w=row.active_w, source=row.power_source),
             incarnation=row.incarnation,
@@ -66,10 +80,13 @@ class ActiveRun:
     name: str
     state: RunState
     schedule: RunSchedule
+    engine: str = ENGINE
     reason: str | None = None
     telemetry: Telemetry = field(default_factory=Telemetry)
     trainers: dict[int, float] = field(default_factory=dict)
     """When each rank was last heard of."""
+    sessions: dict[int, uuid.UUID] = field(default_factory=dict)
+    """Which attachment of each rank is the valid one."""
 
     @property
     def producing(self) -> bool:
@@ -106,7 +123,7 @@ class Board:
         )
         oldest = min(schedule.epochs, default=schedule.next_epoch)
         schedule.rank_epoch = [min(oldest, plan.epochs - 1)] * plan.world_size
-        run = ActiveRun(row.id, row.name, RunState(row.state), schedule, row.reason)
+        run = ActiveRun(row.id, row.name, RunState(row.state), schedule, row.engine, row.reason)
         self.runs[row.id] = run
         return run
 
@@ -119,30 +136,41 @@ class Board:
     def _limits(self, row: Run) -> Limits:
         pipeline = Pipeline.parse(PipelineSpec(transforms=row.transforms))
         _, nbytes = layout(batch_tensors(row.batch_size, pipeline.height, pipeline.width))
-        csd = max(4, self.settings.csd_store_bytes // nbytes)
-        return Limits(stored={Prong.CPU: self.settings.cpu_window, Prong.CSD: csd})
+        settings = self.settings
+        cpu = store_limit(nbytes, settings.cpu_store_bytes, settings.cpu_store_path)
+        csd = store_limit(nbytes, settings.csd_store_bytes, settings.csd_store_path)
+        return Limits(stored={Prong.CPU: min(cpu, settings.cpu_window), Prong.CSD: csd})
 
     # Devices
 
-    def live_slots(self, now: float) -> Counter[Prong]:
-        """Worker slots of live devices, by prong; what a device held that fell silent is lost."""
-        slots: Counter[Prong] = Counter()
+    def note_silent(self, now: float) -> None:
+        """What a device held that fell silent is lost."""
         for device in self.devices.values():
             if self.is_live(device, now):
                 device.gone = False
-                slots[device.prong] += device.slots
             elif not device.gone:
                 self._lose(device)
+
+    def slots_for(self, run: ActiveRun) -> Counter[Prong]:
+        """Worker slots by prong of the live devices that make a run's very bytes."""
+        slots: Counter[Prong] = Counter()
+        for device in self.devices.values():
+            if not device.gone and device.engine == run.engine:
+                slots[device.prong] += device.slots
         return slots
 
     def is_live(self, device: LiveDevice, now: float) -> bool:
         """Whether a device was heard of lately."""
         return now - device.last_seen_at <= self.settings.device_timeout_s
 
-    def register(self, device: LiveDevice) -> None:
+    def register(self, device: LiveDevice, now: float) -> None:
         """Take a device in; one that was started anew has lost what it held before."""
         known = self.devices.get(device.name)
         if known is not None and known.incarnation != device.incarnation:
+            if known.host != device.host and self.is_live(known, now):
+                raise Conflict(
+                    f"a device {device.name} is alive on {known.host}; give this one another --name"
+                )
             self._lose(known)
         self.devices[device.name] = device
 
@@ -165,6 +193,9 @@ class Board:
         """A worker starts on a lease."""
         lease = claim.lease
         run = self._leased_run(lease)
+        device = self.devices.get(claim.device)
+        if device is not None and device.engine != run.engine:
+            raise Refused(f"run {run.name} needs engine {run.engine}, not {device.engine}")
         run.schedule.claim(lease.epoch, lease.index, lease.token, claim.device, now)
 
     def commit(self, commit: Commit, now: float) -> None:
@@ -176,7 +207,13 @@ class Board:
             raise Refused(f"device {commit.device} is not registered; register it, then try again")
         path = batch_path(Path(device.store), lease.run, lease.epoch, lease.index, lease.token)
         made = Made(str(path), commit.nbytes, commit.checksum, commit.seconds, commit.cpu_s)
-        run.schedule.commit(lease.epoch, lease.index, lease.token, made, now)
+        try:
+            news = run.schedule.commit(lease.epoch, lease.index, lease.token, made, now)
+        except Refused:
+            run.schedule.learn(device.prong, commit.seconds)
+            raise
+        if not news:
+            return
         busy_s = commit.cpu_s if device.kind is DeviceKind.HOST else commit.seconds
         bucket = Bucket(
             batches=1,
@@ -185,6 +222,7 @@ class Board:
             busy_s=commit.seconds,
             cpu_s=commit.cpu_s,
             joules=device.power.joules(busy_s),
+            emulated=device.kind.emulated,
         )
         run.telemetry.add(now, device.prong.value, bucket)
 
@@ -192,7 +230,11 @@ class Board:
         """A worker could not finish a lease."""
         lease = failure.lease
         run = self._leased_run(lease)
-        run.schedule.fail(lease.epoch, lease.index, lease.token, failure.reason, failure.permanent)
+        key = lease.epoch, lease.index, lease.token
+        if failure.no_room:
+            run.schedule.no_room(*key, failure.reason)
+        else:
+            run.schedule.fail(*key, failure.reason, failure.permanent)
 
     def _leased_run(self, lease: Lease) -> ActiveRun:
         run = self.runs.get(lease.run)
@@ -202,14 +244,16 @@ class Board:
 
     # Trainers
 
-    def attach(self, run_id: uuid.UUID, rank: int, world_size: int) -> tuple[int, int]:
-        """The epoch and step at which a rank goes on."""
-        schedule = self.run(run_id).schedule
+    def attach(self, run_id: uuid.UUID, session: uuid.UUID, body: Attach) -> tuple[int, int]:
+        """The epoch and step at which a rank goes on; an earlier process of it is shut out."""
+        run, rank, world_size = self.run(run_id), body.rank, body.world_size
+        schedule = run.schedule
         if world_size != schedule.plan.world_size or rank >= world_size:
             raise Conflict(
                 f"the run is made for {schedule.plan.world_size} ranks; rank {rank} of "
                 f"{world_size} cannot join it"
             )
+        run.sessions[rank] = session
         for number in sorted(schedule.epochs):
             done = schedule.epochs[number].acknowledged[rank]
             if done < schedule.plan.rank_batches(rank):
@@ -220,18 +264,24 @@ class Board:
         """A rank goes back to a step it has passed, in this epoch or an earlier one."""
         run = self.run(run_id)
         schedule = run.schedule
+        if back.rank >= schedule.plan.world_size:
+            raise InvalidInput(f"rank {back.rank} is not in a world of {schedule.plan.world_size}")
         row = session.get_one(Run, run_id)
         ledger.save_changes(session, run_id, schedule.changes(), now)
-        for number in range(back.epoch, schedule.next_epoch):
-            if number not in schedule.epochs:
-                schedule.epochs[number] = ledger.load_epoch(session, row, number)
+        known = {
+            number: schedule.epochs.get(number) or ledger.load_epoch(session, row, number)
+            for number in range(back.epoch, schedule.next_epoch)
+        }
+        first = known.get(back.epoch)
+        received = first.received[back.rank] if first else 0
+        if back.step > received:
+            raise Conflict(
+                f"rank {back.rank} cannot go to step {back.step} of epoch {back.epoch}: it has "
+                f"received {received} batches of it"
+            )
+        for number, epoch in known.items():
+            schedule.epochs[number] = epoch
             step = back.step if number == back.epoch else 0
-            received = schedule.epochs[number].received[back.rank]
-            if step > received:
-                raise Conflict(
-                    f"rank {back.rank} cannot go to step {step} of epoch {number}: it has received "
-                    f"{received} batches of it"
-                )
             again = ledger.consumed_since(session, run_id, number, back.rank, step)
             schedule.rewind(back.rank, number, again)
         schedule.epochs = dict(sorted(schedule.epochs.items()))
@@ -239,6 +289,8 @@ class Board:
     def acknowledge(self, run: ActiveRun, request: FeedRequest, now: float) -> None:
         """Take note of what a rank has consumed, and of how it spent its time."""
         plan = run.schedule.plan
+        if run.sessions.setdefault(request.rank, request.session) != request.session:
+            raise Conflict(f"another process joined run {run.name} as rank {request.rank}")
         run.trainers[request.rank] = now
         consumed = run.schedule.consume(request.rank, request.epoch, request.consumed, now)
         bucket = Bucket(
@@ -258,7 +310,9 @@ class Board:
             batches = schedule.fetch(request.rank, request.epoch, request.received, request.want)
         received = request.received + len(batches)
         done = schedule.rank_done(request.rank, request.epoch, received)
-        waiting = None if batches or done else schedule.explain_wait(request.epoch, now)
+        waiting = None
+        if not batches and not done:
+            waiting = schedule.explain_wait(request.rank, request.epoch, now)
         return Fed(
             batches=[FedBatch.of(batch) for batch in batches],
             done=done,

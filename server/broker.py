@@ -10,12 +10,10 @@ import threading
 
 from celery import Celery
 from kombu.exceptions import OperationalError
-from redis import Redis
 from redis.exceptions import RedisError
 
-from ddlp.core.errors import Unavailable
 from ddlp.core.messages import Lease
-from ddlp.core.queue import TASK, create_celery
+from ddlp.core.queue import TASK, check_broker, create_celery
 from ddlp.core.types import Prong
 
 _LINE = 4096
@@ -39,14 +37,7 @@ class Broker:
 
     def check(self) -> None:
         """Raise unless the broker answers."""
-        try:
-            with Redis.from_url(self._url, socket_connect_timeout=2, socket_timeout=2) as client:
-                client.ping()
-        except (RedisError, ValueError, OSError) as error:
-            raise Unavailable(
-                f"the broker at {self._url} cannot be reached ({error}); start it, or correct "
-                "DDLP_REDIS_URL, or unset it to use the embedded one"
-            ) from error
+        check_broker(self._url)
 
     def send(self, prong: Prong, lease: Lease) -> None:
         """Queue a wake-up; never waits."""

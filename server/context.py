@@ -8,11 +8,14 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 from sqlalchemy.orm import Session
+from starlette.concurrency import run_in_threadpool
 
 from ddlp.core.settings import Settings
+from ddlp.server import runs
 from ddlp.server.broker import Broker
 from ddlp.server.database import Database
 from ddlp.server.dispatcher import Dispatcher
+from ddlp.server.models import Run
 
 
 @dataclass
@@ -43,6 +46,16 @@ def get_session(context: ContextDep) -> Iterator[Session]:
 
 
 SessionDep = Annotated[Session, Depends(get_session, scope="function")]
+
+
+async def find_run(context: Context, ref: str) -> Run:
+    """A run by its name or its id, without holding up the others."""
+
+    def find() -> Run:
+        with context.database.session() as session:
+            return runs.find(session, ref)
+
+    return await run_in_threadpool(find)
 
 
 async def done(answer: "Future[Any]") -> Any:

@@ -11,7 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Engine, create_engine, event
-from sqlalchemy.exc import ArgumentError, OperationalError
+from sqlalchemy.exc import ArgumentError, DatabaseError
 from sqlalchemy.orm import Session, sessionmaker
 
 import ddlp.migrations
@@ -80,9 +80,12 @@ def migrate(engine: Engine) -> None:
     try:
         with engine.connect() as connection:
             current = MigrationContext.configure(connection).get_current_revision()
-    except OperationalError as error:
+    except DatabaseError as error:
         where = engine.url.render_as_string(hide_password=True)
-        raise Unavailable(f"the database at {where} cannot be reached: {error.orig}") from error
+        raise Unavailable(
+            f"the database at {where} cannot be reached or read ({error.orig}); start or mend it, "
+            "or use another DDLP_DATABASE_URL or DDLP_HOME"
+        ) from error
     script = ScriptDirectory.from_config(config)
     if current is not None:
         try:

@@ -18,18 +18,17 @@ def register(board: Board, session: Session, body: DeviceRegister, now: float) -
     """Take a device in, or an earlier one under the same name back."""
     known = session.get(Device, body.name)
     values = body.model_dump(exclude={"power", "prong", "kind"})
-    row = session.merge(
-        Device(
-            **values,
-            prong=body.prong.value,
-            kind=body.kind.value,
-            active_w=body.power.active_w,
-            power_source=body.power.source,
-            registered_at=known.registered_at if known else now,
-            last_seen_at=now,
-        )
+    row = Device(
+        **values,
+        prong=body.prong.value,
+        kind=body.kind.value,
+        active_w=body.power.active_w,
+        power_source=body.power.source,
+        registered_at=known.registered_at if known else now,
+        last_seen_at=now,
     )
-    board.register(LiveDevice.of(row))
+    board.register(LiveDevice.of(row), now)
+    session.merge(row)
     audit(session, "device.register", body.name, now, kind=body.kind.value, slots=body.slots)
 
 
@@ -39,13 +38,6 @@ def heartbeat(
     """Note a sign of life."""
     board.heard_of(name, incarnation, now)
     session.get_one(Device, name).last_seen_at = now
-
-
-def emulated_prongs(session: Session) -> list[str]:
-    """Prongs of which a device is emulated: their figures are to be labelled so."""
-    kinds = [kind.value for kind in DeviceKind if kind.emulated]
-    query = select(Device.prong).where(Device.kind.in_(kinds)).distinct().order_by(Device.prong)
-    return list(session.scalars(query))
 
 
 def list_all(session: Session, settings: Settings, now: float) -> list[DeviceInfo]:

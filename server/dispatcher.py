@@ -10,10 +10,13 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Future, InvalidStateError
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
+from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
 from ddlp.core.errors import DdlpError, Unavailable
@@ -53,25 +56,48 @@ class _Hungry:
     answer: "Future[Fed]"
 
 
+class _BadCallError(Exception):
+    """An action failed in a way that nobody foresaw."""
+
+    def __init__(self, call: _Call, error: Exception) -> None:
+        super().__init__(repr(error))
+        self.call = call
+        self.error = error
+
+
+def steady_clock() -> Callable[[], float]:
+    """Seconds since 1970 that run on evenly, whatever is done to the machine's clock meanwhile."""
+    offset = time.time() - time.monotonic()
+    return lambda: offset + time.monotonic()
+
+
 class Dispatcher:
     """Owns the board."""
 
     def __init__(
-        self, database: Database, board: Board, send: Send, clock: Callable[[], float] = time.time
+        self,
+        database: Database,
+        board: Board,
+        send: Send,
+        clock: Callable[[], float] | None = None,
     ) -> None:
         self._database = database
         self._board = board
         self._send = send
-        self._clock = clock
+        self._clock = clock or steady_clock()
         self._calls: queue.Queue[_Call | None] = queue.Queue()
         self._hungry: list[_Hungry] = []
+        self._again: list[_Call] = []
+        self._clear: list[Callable[[], None]] = []
+        """What can be removed from the stores once the group is written."""
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._work, name="dispatcher", daemon=True)
 
     def start(self) -> None:
         """Read the board, sweep what earlier runs left, and begin."""
         self._load()
-        files.sweep(self._board)
+        with self._database.session() as session:
+            files.sweep(self._board, ledger.over_runs(session))
         self._thread.start()
 
     def stop(self) -> None:
@@ -116,22 +142,34 @@ class Dispatcher:
     def _work(self) -> None:
         while not self._stopping.is_set():
             calls = self._gather()
+            hungry = list(self._hungry)
             try:
                 resolve = self._group(calls)
+            except _BadCallError as bad:
+                # Nothing was written. The one is told; the others are done again without it.
+                log.error("a request could not be handled", exc_info=bad.error)
+                _settle(bad.call.answer, DdlpError(f"internal error: {bad.error!r}"))
+                self._again = [call for call in calls if call is not bad.call]
+                self._hungry = hungry
+                self._reload()
             except Exception as error:  # the border of the thread: report to all who wait, go on
                 log.exception("a group could not be written; reading the board again")
                 self._give_up(calls, error)
-                continue
-            for answer, result in resolve:
-                _settle(answer, result)
+            else:
+                for answer, result in resolve:
+                    _settle(answer, result)
+                for clear in self._clear:
+                    clear()
+                self._clear = []
 
     def _gather(self) -> list[_Call]:
         """What has arrived, after a short wait for the first."""
-        calls: list[_Call] = []
+        calls: list[_Call | None] = [*self._again]
+        self._again = []
         try:
-            calls.append(self._calls.get(timeout=_TICK_S))  # type: ignore[arg-type]
+            calls.append(self._calls.get(timeout=0 if calls else _TICK_S))
             while len(calls) < _GROUP:
-                calls.append(self._calls.get_nowait())  # type: ignore[arg-type]
+                calls.append(self._calls.get_nowait())
         except queue.Empty:
             pass
         return [call for call in calls if call is not None]
@@ -152,6 +190,10 @@ class Dispatcher:
             result = call.action(self._board, session, now)
         except DdlpError as error:
             return call.answer, error
+        except SQLAlchemyError:
+            raise
+        except Exception as error:
+            raise _BadCallError(call, error) from error
         return None if call.deferred else (call.answer, result)
 
     def _serve(self, now: float) -> list[tuple["Future[Any]", Any]]:
@@ -173,10 +215,10 @@ class Dispatcher:
 
     def _advance(self, session: Session, now: float) -> list[tuple[Prong, Lease]]:
         """Let time pass: dead devices, lost leases, full windows, finished runs."""
-        slots = self._board.live_slots(now)
+        self._board.note_silent(now)
         leases: list[tuple[Prong, Lease]] = []
-        for run in list(self._board.runs.values()):
-            run.schedule.set_slots(slots)
+        for run in [run for run in self._board.runs.values() if run.state not in TERMINAL]:
+            run.schedule.set_slots(self._board.slots_for(run))
             run.schedule.expire(now)
             if run.producing:
                 leases += [
@@ -208,12 +250,13 @@ class Dispatcher:
             changes = run.schedule.changes()
             ledger.save_changes(session, run.id, changes, now)
             ledger.save_rollups(session, run.id, run.telemetry.closed(now + 2 * over))
+            self._clear.append(partial(files.discard, self._board, run.id, changes.void))
             for epoch in changes.epochs:
                 if epoch.state is EpochState.ABANDONED:
-                    files.remove_batches(epoch)
+                    self._clear.append(partial(files.remove_batches, epoch))
             if over:
                 ledger.drop_open_epochs(session, run.id, now)
-                files.remove_run(self._board, run.id)
+                self._clear.append(partial(files.remove_run, self._board, run.id))
                 del self._board.runs[run.id]
 
     def _give_up(self, calls: list[_Call], error: Exception) -> None:
@@ -222,7 +265,12 @@ class Dispatcher:
         for answer in [*(c.answer for c in calls), *(h.answer for h in self._hungry)]:
             _settle(answer, failure)
         self._hungry = []
-        while not self._stopping.wait(_TICK_S):
+        self._reload()
+
+    def _reload(self) -> None:
+        """Read the board back, as soon as that works."""
+        self._clear = []
+        while not self._stopping.is_set():
             try:
                 self._load()
             except Exception:
@@ -237,9 +285,9 @@ class Dispatcher:
 
 
 def _settle(answer: "Future[Any]", result: Any) -> None:
-    if answer.cancelled() or answer.done():
-        return
-    if isinstance(result, Exception):
-        answer.set_exception(result)
-    else:
-        answer.set_result(result)
+    """Answer, unless whoever asked has gone meanwhile."""
+    with suppress(InvalidStateError):
+        if isinstance(result, Exception):
+            answer.set_exception(result)
+        else:
+            answer.set_result(result)

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 
 from ddlp.core.messages import EnergyInfo
 from ddlp.core.types import Prong, Provenance
-from ddlp.server.models import Rollup
+from ddlp.server.models import Rollup, RunTotal
 
 PRONGS = [prong.value for prong in Prong]
 
@@ -25,6 +25,8 @@ class Total:
     joules: float | None = None
     waited_s: float = 0.0
     trained_s: float = 0.0
+    emulated: bool = False
+    """Whether an emulated device made some of it."""
 
     @property
     def images_per_s(self) -> float | None:
@@ -43,23 +45,16 @@ Totals = dict[str, Total]
 
 def totals(session: Session, run_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Totals]:
     """The totals of runs by source: `cpu`, `csd`, `trainer`; what did not happen is zero."""
-    query = (
-        select(
-            Rollup.run_id,
-            Rollup.source,
-            func.sum(Rollup.images),
-            func.max(Rollup.at) - func.min(Rollup.at) + 1,
-            func.sum(Rollup.joules),
-            func.sum(Rollup.waited_s),
-            func.sum(Rollup.trained_s),
-        )
-        .where(Rollup.run_id.in_(run_ids))
-        .group_by(Rollup.run_id, Rollup.source)
-    )
     found: dict[uuid.UUID, Totals] = defaultdict(lambda: defaultdict(Total))
-    # PostgreSQL adds integers up to decimals: they are made what they were.
-    for run_id, source, images, span_s, joules, waited_s, trained_s in session.execute(query):
-        found[run_id][source] = Total(int(images), int(span_s), joules, waited_s, trained_s)
+    for row in session.scalars(select(RunTotal).where(RunTotal.run_id.in_(run_ids))):
+        found[row.run_id][row.source] = Total(
+            images=row.images,
+            span_s=row.last_at - row.first_at + 1,
+            joules=row.joules,
+            waited_s=row.waited_s,
+            trained_s=row.trained_s,
+            emulated=row.emulated,
+        )
     return found
 
 

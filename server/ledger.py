@@ -5,7 +5,7 @@ from collections.abc import Set
 from dataclasses import fields
 from typing import Any
 
-from sqlalchemy import func, select, update
+from sqlalchemy import func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
@@ -14,9 +14,10 @@ from ddlp.core.lifecycle import TERMINAL, check_change
 from ddlp.core.schedule import Batch, Changes, EpochSchedule
 from ddlp.core.schedule.frontier import Frontier
 from ddlp.core.types import BatchState, EpochState, Prong, RunState
-from ddlp.server.models import AuditEvent, BatchRow, Epoch, Rollup, Run
+from ddlp.server.models import AuditEvent, BatchRow, Epoch, Rollup, Run, RunTotal
 from ddlp.server.telemetry import PERIOD_S, Bucket
 
+_ROLLUP_KEY = ["run_id", "at", "period_s", "source"]
 _BATCH_FIELDS = [field.name for field in fields(Batch)]
 
 
@@ -30,13 +31,12 @@ def save_rollups(
     session: Session, run_id: uuid.UUID, buckets: dict[tuple[int, str], Bucket]
 ) -> None:
     """Remember seconds that are over."""
-    rows = [
-        {"run_id": run_id, "at": at, "period_s": PERIOD_S, "source": source, **vars(bucket)}
-        for (at, source), bucket in buckets.items()
-    ]
-    if rows:
-        statement = _insert(session)(Rollup).on_conflict_do_nothing()
-        session.execute(statement, rows)
+    for (at, source), bucket in buckets.items():
+        values = vars(bucket) | {"run_id": run_id, "source": source}
+        kept = {name: values[name] for name in values if name in Rollup.__table__.columns}
+        _add_up(session, Rollup, {**kept, "at": at, "period_s": PERIOD_S}, _ROLLUP_KEY)
+        kept = {name: values[name] for name in values if name in RunTotal.__table__.columns}
+        _add_up(session, RunTotal, {**kept, "first_at": at, "last_at": at}, ["run_id", "source"])
 
 
 def change_state(
@@ -90,6 +90,12 @@ def consumed_since(
     return [_batch_from(row) for row in rows]
 
 
+def over_runs(session: Session) -> list[uuid.UUID]:
+    """The runs that have ended."""
+    ended = [state.value for state in TERMINAL]
+    return list(session.scalars(select(Run.id).where(Run.state.in_(ended))))
+
+
 def next_token(session: Session, run_id: uuid.UUID) -> int:
     """A fencing token above all that this run ever gave out."""
     highest = session.scalar(select(func.max(BatchRow.token)).where(BatchRow.run_id == run_id))
@@ -114,6 +120,7 @@ def drop_open_epochs(session: Session, run_id: uuid.UUID, now: float) -> None:
 def _load_epoch(session: Session, run: Run, row: Epoch) -> EpochSchedule:
     epoch = EpochSchedule.fresh(row.number, row.batches, run.world_size)
     epoch.frontier = Frontier(row.head, row.tail)
+    epoch.state = EpochState(row.state)
     epoch.split = row.split
     epoch.made_by.update({Prong.CPU: row.made_cpu, Prong.CSD: row.made_csd})
     mine = (BatchRow.run_id == run.id, BatchRow.epoch == row.number)
@@ -167,6 +174,25 @@ def _epoch_values(run_id: uuid.UUID, epoch: EpochSchedule, now: float) -> dict[s
         "started_at": now,
         "ended_at": None if epoch.state is EpochState.OPEN else now,
     }
+
+
+def _add_up(
+    session: Session, table: type[Rollup] | type[RunTotal], row: dict[str, Any], keys: list[str]
+) -> None:
+    """Insert a row, or add its figures to the one that is there."""
+    statement = _insert(session)(table).values(row)
+    columns, new = table.__table__.columns, statement.excluded
+    sums = {
+        name: func.coalesce(columns[name], 0) + new[name]
+        for name in row
+        if name not in {*keys, "emulated", "first_at", "last_at"}
+    }
+    if "joules" in sums:
+        old, more = columns["joules"], new["joules"]
+        sums["joules"] = func.coalesce(old + more, old, more)
+    if table is RunTotal:
+        sums |= {"last_at": new["last_at"], "emulated": or_(columns["emulated"], new["emulated"])}
+    session.execute(statement.on_conflict_do_update(index_elements=keys, set_=sums))
 
 
 def _insert(session: Session) -> Any:

@@ -148,6 +148,7 @@ class BatchRow(Base):
     token: Mapped[int]
     attempt: Mapped[int]
     failures: Mapped[int]
+    losses: Mapped[int]
     device: Mapped[str | None] = mapped_column(String(64))
     leased_at: Mapped[float]
     deadline: Mapped[float]
@@ -185,6 +186,24 @@ class Rollup(Base):
     trained_s: Mapped[float]
 
     __table_args__ = (UniqueConstraint("run_id", "at", "period_s", "source"),)
+
+
+class RunTotal(Base):
+    """What all seconds of one source of a run come to, kept so that nobody adds them up again."""
+
+    __tablename__ = "run_totals"
+
+    run_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True
+    )
+    source: Mapped[str] = mapped_column(String(16), primary_key=True)
+    first_at: Mapped[int]
+    last_at: Mapped[int]
+    images: Mapped[int]
+    joules: Mapped[float | None]
+    waited_s: Mapped[float]
+    trained_s: Mapped[float]
+    emulated: Mapped[bool]
 
 
 class ApiKey(Base):

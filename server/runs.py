@@ -13,7 +13,7 @@ from ddlp.core.messages import EpochInfo, RunCreate, RunInfo, WorkSpec
 from ddlp.core.pipeline import ENGINE
 from ddlp.core.schedule import strategy
 from ddlp.core.types import EpochState, Prong, RunState
-from ddlp.server import datasets, devices, figures, pipelines
+from ddlp.server import datasets, figures, pipelines
 from ddlp.server.board import run_plan
 from ddlp.server.ledger import audit
 from ddlp.server.models import Dataset, Epoch, Run
@@ -85,10 +85,16 @@ def work_spec(session: Session, run: Run) -> WorkSpec:
     )
 
 
-def epochs(session: Session, run: Run) -> list[EpochInfo]:
-    """The epochs of a run that were opened."""
-    rows = session.scalars(select(Epoch).where(Epoch.run_id == run.id).order_by(Epoch.number))
-    return [_epoch_info(row) for row in rows]
+def epochs(session: Session, run: Run, last: int | None = None) -> list[EpochInfo]:
+    """The epochs of a run that were opened, or the last of them."""
+    newest = select(Epoch).where(Epoch.run_id == run.id).order_by(Epoch.number.desc()).limit(last)
+    return [_epoch_info(row) for row in reversed(session.scalars(newest).all())]
+
+
+def consumed(session: Session, run: Run) -> int:
+    """Batches of all epochs that were consumed."""
+    query = select(func.sum(Epoch.consumed)).where(Epoch.run_id == run.id)
+    return int(session.scalar(query) or 0)
 
 
 def info(session: Session, run: Run) -> RunInfo:
@@ -102,11 +108,10 @@ def infos(session: Session, rows: Sequence[Run]) -> list[RunInfo]:
     named = select(Dataset.id, Dataset.name).where(Dataset.id.in_(ids))
     names = {row.id: row.name for row in session.execute(named)}
     totals = figures.totals(session, [row.id for row in rows])
-    emulated = devices.emulated_prongs(session)
-    return [_info(row, names[row.dataset_id], totals[row.id], emulated) for row in rows]
+    return [_info(row, names[row.dataset_id], totals[row.id]) for row in rows]
 
 
-def _info(run: Run, dataset: str, totals: figures.Totals, emulated: list[str]) -> RunInfo:
+def _info(run: Run, dataset: str, totals: figures.Totals) -> RunInfo:
     return RunInfo(
         id=run.id,
         name=run.name,
@@ -128,7 +133,7 @@ def _info(run: Run, dataset: str, totals: figures.Totals, emulated: list[str]) -
         images_per_s={prong: totals[prong].images_per_s for prong in figures.PRONGS},
         wait_share=totals["trainer"].wait_share,
         energy=[figures.energy(prong, totals[prong]) for prong in figures.PRONGS],
-        emulated=emulated,
+        emulated=[prong for prong in figures.PRONGS if totals[prong].emulated],
         created_at=run.created_at,
         started_at=run.started_at,
         ended_at=run.ended_at,

@@ -19,6 +19,7 @@ class Bucket:
     joules: float | None = None
     waited_s: float = 0.0
     trained_s: float = 0.0
+    emulated: bool = False
 
     def add(self, other: "Bucket") -> None:
         """Count another bucket in."""
@@ -26,6 +27,7 @@ class Bucket:
             setattr(self, name, getattr(self, name) + getattr(other, name))
         if other.joules is not None:
             self.joules = (self.joules or 0.0) + other.joules
+        self.emulated |= other.emulated
 
 
 class Telemetry:

@@ -136,7 +136,7 @@ def check(service: str, url: str) -> int:
 
 
 def test_web_is_healthy_when_it_answers() -> None:
-    with server({"/healthz": {"status": "ok"}}) as url:
+    with server({"/readyz": {"status": "ok"}}) as url:
         assert check("web", url) == 0
     with server({}) as url:
         assert check("web", url) != 0

@@ -15,13 +15,14 @@ from starlette.responses import StreamingResponse
 from ddlp.core.errors import NotFound
 from ddlp.core.types import Prong
 from ddlp.server import datasets, devices, runs, snapshot
-from ddlp.server.context import Context, ContextDep, SessionDep, done
+from ddlp.server.context import Context, ContextDep, SessionDep, done, find_run
 from ddlp.server.models import Dataset, Run
 from ddlp.server.routes.events import event, stream, watch
 from ddlp.server.snapshot import Snapshot
 from ddlp.web.views import RunView, device_row, run_row, run_view
 
 _SHOWN = 50
+_EPOCHS = 12
 
 router = APIRouter(include_in_schema=False)
 templates = Jinja2Templates(Path(__file__).parent / "templates")
@@ -52,7 +53,7 @@ def index(request: Request, session: SessionDep, context: ContextDep) -> HTMLRes
 @router.get("/runs/{ref}")
 async def run_page(ref: str, request: Request, context: ContextDep) -> HTMLResponse:
     """One run."""
-    row = await run_in_threadpool(_find, context, ref)
+    row = await find_run(context, ref)
     view = await _view(context, row)
     return templates.TemplateResponse(request, "run.html", {"run": view})
 
@@ -60,7 +61,7 @@ async def run_page(ref: str, request: Request, context: ContextDep) -> HTMLRespo
 @router.get("/runs/{ref}/live")
 async def live(ref: str, context: ContextDep) -> StreamingResponse:
     """The changing part of a run's page, again and again until the run is over."""
-    row = await run_in_threadpool(_find, context, ref)
+    row = await find_run(context, ref)
 
     async def lines() -> AsyncIterator[str]:
         async for seen in watch(context, row):
@@ -84,15 +85,11 @@ async def _view(context: Context, row: Run) -> RunView:
     return await run_in_threadpool(_read, context, row.name, seen)
 
 
-def _find(context: Context, ref: str) -> Run:
-    with context.database.session() as session:
-        return runs.find(session, ref)
-
-
 def _read(context: Context, ref: str, seen: Snapshot | None) -> RunView:
     with context.database.session() as session:
         row = runs.find(session, ref)
-        return run_view(runs.info(session, row), runs.epochs(session, row), seen)
+        info = runs.info(session, row)
+        return run_view(info, runs.epochs(session, row, _EPOCHS), seen, runs.consumed(session, row))
 
 
 def _message(view: RunView) -> str:

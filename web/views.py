@@ -102,8 +102,10 @@ class DeviceRow:
     engine: str
 
 
-def run_view(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> RunView:
-    """Everything a run's page shows."""
+def run_view(
+    info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None, consumed: int = 0
+) -> RunView:
+    """Everything a run's page shows, from its last epochs and the batches consumed of all."""
     state = seen.state if seen else info.state
     return RunView(
         name=info.name,
@@ -117,7 +119,7 @@ def run_view(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> R
         ],
         actions=_actions(state),
         live=seen is not None,
-        percent=_percent(info, epochs, seen),
+        percent=100 * consumed // max(1, info.batches * info.epochs),
         fronts=_fronts(info, epochs, seen),
         tiles=_tiles(info, seen),
         energy=[
@@ -131,7 +133,7 @@ def run_view(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> R
             for entry in info.energy
         ],
         emulated_csd=Prong.CSD.value in info.emulated,
-        epochs=[_epoch_row(epoch) for epoch in reversed(epochs[-12:])],
+        epochs=[_epoch_row(epoch) for epoch in reversed(epochs)],
         facts=[
             ("dataset", f"{info.dataset} · {info.samples:,} samples · {info.dataset_version[:12]}"),
             ("pipeline", f"{info.pipeline} · {info.pipeline_hash[:12]}"),
@@ -188,12 +190,6 @@ def _epoch_chip(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -
         else max((e.number for e in epochs), default=0)
     )
     return f"epoch {number + 1} of {info.epochs}"
-
-
-def _percent(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> int:
-    whole = sum(e.consumed for e in epochs if seen is None or e.number != seen.epoch)
-    now = seen.consumed if seen else 0
-    return 100 * (whole + now) // max(1, info.batches * info.epochs)
 
 
 def _fronts(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> Fronts:

@@ -12,6 +12,7 @@ from ddlp.core.energy import PowerModel
 from ddlp.core.errors import DdlpError, NotFound, Unavailable
 from ddlp.core.messages import DeviceRegister, Heartbeat
 from ddlp.core.pipeline import ENGINE
+from ddlp.core.process import parent_death_signal
 from ddlp.core.settings import Settings
 from ddlp.core.types import DeviceKind, Prong
 from ddlp.workers.watchdog import Watchdog, start_anew
@@ -38,7 +39,7 @@ class WorkerDevice:
         """The device that the settings describe for a prong."""
         if prong is Prong.CPU:
             return cls(
-                name=settings.device_name or f"cpu-{socket.gethostname()}"[:64],
+                name=settings.device_name or _own_name(prong),
                 prong=prong,
                 kind=DeviceKind.HOST,
                 slots=slots or settings.cpu_workers_used,
@@ -47,7 +48,7 @@ class WorkerDevice:
                 power=PowerModel(active_w=settings.cpu_active_w, source="DDLP_CPU_ACTIVE_W"),
             )
         return cls(
-            name=settings.device_name or "csd0",
+            name=settings.device_name or _own_name(prong),
             prong=prong,
             kind=DeviceKind.EMULATED_CSD,
             slots=slots or 1,
@@ -57,12 +58,17 @@ class WorkerDevice:
         )
 
 
+def _own_name(prong: Prong) -> str:
+    return f"{prong.value}-{socket.gethostname()}"[:64]
+
+
 class Presence(threading.Thread):
     """Registers a device and keeps saying that it lives."""
 
     def __init__(self, device: WorkerDevice, url: str, watchdog: Watchdog) -> None:
         super().__init__(name="presence", daemon=True)
         self._watchdog = watchdog
+        self._death_signal = parent_death_signal()
         self._device = device
         self._client = Client(url, timeout_s=5, patience_s=0)
         self._incarnation = uuid.uuid4()
@@ -80,7 +86,6 @@ class Presence(threading.Thread):
                     registered = True
             except NotFound:
                 registered = False
-                continue
             except Unavailable as error:
                 log.warning("%s", error)
             except DdlpError as error:
@@ -89,7 +94,7 @@ class Presence(threading.Thread):
                 return
             if self._watchdog.stuck():
                 log.error("messages wait but none is taken; starting the worker anew")
-                start_anew()
+                start_anew(self._death_signal)
 
     def stop(self) -> None:
         """Say no more."""

@@ -7,7 +7,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from ddlp.core.client import Client
-from ddlp.core.errors import BadSample, Conflict, DdlpError, NotFound, Unavailable
+from ddlp.core.errors import BadSample, Conflict, DdlpError, NoRoom, NotFound, Unavailable
 from ddlp.core.messages import Claim, Commit, Failure, Lease, WorkSpec
 from ddlp.core.produce import Producer, forget
 from ddlp.core.schedule.run import Made
@@ -48,6 +48,8 @@ class Bench:
             made = self._producer(lease.run).make(lease, self._device.speed)
         except BadSample as error:
             self._fail(lease, str(error), permanent=True)
+        except NoRoom as error:
+            self._fail(lease, str(error), no_room=True)
         except DdlpError as error:
             self._fail(lease, str(error))
         except Exception as error:  # the border of the task: the run must learn of it
@@ -79,8 +81,14 @@ class Bench:
             forget(made)
             raise
 
-    def _fail(self, lease: Lease, reason: str, permanent: bool = False) -> None:
+    def _fail(
+        self, lease: Lease, reason: str, permanent: bool = False, no_room: bool = False
+    ) -> None:
         failure = Failure(
-            lease=lease, device=self._device.name, reason=reason[:2000], permanent=permanent
+            lease=lease,
+            device=self._device.name,
+            reason=reason[:2000],
+            permanent=permanent,
+            no_room=no_room,
         )
         self._client.post("/leases/fail", failure)

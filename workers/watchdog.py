@@ -14,6 +14,8 @@ from pathlib import Path
 from redis import Redis
 from redis.exceptions import RedisError
 
+from ddlp.core.process import die_with_parent
+
 PATIENCE_S = 4.0
 
 
@@ -54,8 +56,13 @@ class Watchdog:
             return False  # no broker, no messages: the consumer is not to blame
 
 
-def start_anew() -> None:
-    """Replace this process by a new one with the same command, its pool ended."""
+def start_anew(death_signal: int) -> None:
+    """Replace this process by a new one with the same command, its pool ended.
+
+    The kernel ties a process to its parent's end by thread: the tie is made anew in this one.
+    """
+    if death_signal:
+        die_with_parent(os.getppid(), signal.Signals(death_signal))
     for task in Path("/proc/self/task").iterdir():
         for child in (task / "children").read_text().split():
             os.kill(int(child), signal.SIGKILL)

@@ -5,11 +5,11 @@ from typing import Any
 
 from celery import Celery
 from celery.signals import worker_process_init, worker_ready, worker_shutting_down
-from celery.worker.state import active_requests
+from celery.worker.state import active_requests, total_count
 
 from ddlp.core.errors import InvalidInput
 from ddlp.core.process import die_with_parent
-from ddlp.core.queue import TASK, create_celery
+from ddlp.core.queue import TASK, check_broker, create_celery
 from ddlp.core.settings import Settings
 from ddlp.workers.device import Presence, WorkerDevice
 from ddlp.workers.tasks import Bench
@@ -22,7 +22,8 @@ def run_worker(settings: Settings, device: WorkerDevice) -> None:
         raise InvalidInput("DDLP_REDIS_URL is not set; name the broker, or use: ddlp up")
     celery = create_celery(settings.redis_url)
     _add_task(celery, device, settings.server_url)
-    watchdog = Watchdog(settings.redis_url, device.prong.value, lambda: bool(active_requests))
+    check_broker(settings.redis_url)
+    watchdog = Watchdog(settings.redis_url, device.prong.value, _Progress())
     presence = Presence(device, settings.server_url, watchdog)
     main = os.getpid()
 
@@ -51,6 +52,17 @@ def run_worker(settings: Settings, device: WorkerDevice) -> None:
         without_heartbeat=True,
     )
     worker.start()
+
+
+class _Progress:
+    """Whether the pool works, or has taken something since it was last asked."""
+
+    def __init__(self) -> None:
+        self._taken = 0
+
+    def __call__(self) -> bool:
+        before, self._taken = self._taken, sum(total_count.values())
+        return bool(active_requests) or self._taken != before
 
 
 def _add_task(celery: Celery, device: WorkerDevice, url: str) -> None:

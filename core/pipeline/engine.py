@@ -1,19 +1,25 @@
 """The engine: encoded samples in, pixels of a batch out, straight into the batch's memory."""
 
+import errno
+import hashlib
 import io
 import os
 
 import numpy as np
 import numpy.typing as npt
-from PIL import Image, UnidentifiedImageError
+import PIL
+from PIL import Image, UnidentifiedImageError, features
 
 from ddlp.core.dataset import DatasetIndex
-from ddlp.core.errors import BadSample
+from ddlp.core.errors import BadSample, DdlpError
 from ddlp.core.pipeline.spec import Pipeline
 from ddlp.core.pipeline.view import View
 from ddlp.core.randomness import stream_key, uniforms
 
-ENGINE = "pillow-1"
+_REVISION = 1
+_VERSIONS = f"{_REVISION} {PIL.__version__} {features.version('libjpeg_turbo')}"
+ENGINE = f"pillow-{hashlib.sha256(_VERSIONS.encode()).hexdigest()[:8]}"
+"""Names the bytes this engine makes: another decoder may round pixels otherwise."""
 MAX_PIXELS = 178_956_970
 
 Pixels = npt.NDArray[np.uint8]
@@ -43,7 +49,9 @@ class Engine:
         path = self._index.path(sample)
         try:
             image = decode(self._index.read(sample))
-        except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as error:
+        except Exception as error:  # the border to the decoder, which raises whatever it likes
+            if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
+                raise DdlpError(f"{path} cannot be read: {_reason(error)}") from error
             raise BadSample(f"{path} cannot be decoded: {_reason(error)}") from error
         view = View.whole(*image.size)
         for step, numbers in zip(self._pipeline.steps, drawn, strict=True):
@@ -83,4 +91,4 @@ def _reason(error: Exception) -> str:
         return "it is not an image of a known format"
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
-    return str(error)
+    return str(error) or type(error).__name__

@@ -18,6 +18,9 @@ class Batch:
     state: BatchState = BatchState.QUEUED
     attempt: int = 1
     failures: int = 0
+    """Attempts that ended with an error."""
+    losses: int = 0
+    """Attempts of which nothing was heard any more."""
     device: str | None = None
     location: str | None = None
     nbytes: int = 0

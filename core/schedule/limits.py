@@ -22,6 +22,8 @@ class Limits:
     lease_factor: float = 10.0
     """A claimed lease lasts this many times what its prong needs for a batch."""
     failures: int = 3
-    """Failed attempts at one batch before the run is given up."""
+    """Errors at one batch before the run is given up."""
+    losses: int = 12
+    """Attempts at one batch that may be lost (late, or with their worker) before that."""
     calibration_batches: int = 10
     """Batches a prong makes before `mte` fixes its split."""

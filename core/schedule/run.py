@@ -18,12 +18,23 @@ from ddlp.core.types import BatchState, EpochState, Prong
 _MADE = (BatchState.READY, BatchState.HANDED)
 
 
+@dataclass(frozen=True)
+class Void:
+    """An attempt that counts no more: whatever it left in its device's store can go."""
+
+    device: str
+    epoch: int
+    index: int
+    token: int
+
+
 @dataclass
 class Changes:
     """What must be remembered since it was last asked for."""
 
     batches: list[Batch]
     epochs: list[EpochSchedule]
+    void: list[Void]
 
 
 @dataclass(frozen=True)
@@ -53,6 +64,7 @@ class RunSchedule:
     poisoned: Batch | None = None
     """A batch whose attempts are used up: the run cannot go on."""
     _dirty: dict[tuple[int, int], Batch] = field(default_factory=dict)
+    _void: list[Void] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         if not self.rank_epoch:
@@ -65,8 +77,9 @@ class RunSchedule:
         epochs = [epoch for epoch in self.epochs.values() if epoch.changed]
         for epoch in epochs:
             epoch.changed = False
-        changed = Changes(list(self._dirty.values()), epochs)
+        changed = Changes(list(self._dirty.values()), epochs, self._void)
         self._dirty.clear()
+        self._void = []
         self.epochs = {n: e for n, e in self.epochs.items() if e.state is EpochState.OPEN}
         return changed
 
@@ -185,18 +198,19 @@ class RunSchedule:
         if batch.state is BatchState.LEASED and batch.device != device:
             raise Refused(f"batch {index} of epoch {epoch} is being made by {batch.device}")
         if batch.state is BatchState.LEASED:
-            self._count_failure(batch, f"a worker of {device} died while making it")
+            self._count_loss(batch, f"a worker of {device} died while making it")
         self.epochs[epoch].under_way.move(batch, BatchState.LEASED)
         batch.device = device
-        lease_s = max(self.limits.lease_floor_s, self._patience_s(batch.prong))
-        batch.deadline = now + lease_s
+        # Each attempt gets twice the time of the one before: a slow device is let finish at last.
+        patience_s = self._patience_s(batch.prong) * 2 ** min(batch.losses, 10)
+        batch.deadline = now + max(self.limits.lease_floor_s, patience_s)
         self._note(batch)
 
-    def commit(self, epoch: int, index: int, token: int, made: Made, now: float) -> None:
-        """A batch is finished; from now on it can be handed out. Saying so twice is harmless."""
+    def commit(self, epoch: int, index: int, token: int, made: Made, now: float) -> bool:
+        """A batch is finished, and can be handed out. Saying so again is harmless, and no news."""
         known = self.find(epoch, index)
         if known and known.token == token and known.state in _MADE:
-            return
+            return False
         batch = self._held(epoch, index, token)
         # A batch that is made again for a rank that holds its place goes straight to that rank.
         state = BatchState.READY if batch.rank is None else BatchState.HANDED
@@ -205,25 +219,42 @@ class RunSchedule:
         batch.location, batch.nbytes, batch.checksum = made.location, made.nbytes, made.checksum
         batch.seconds, batch.cpu_s = made.seconds, made.cpu_s
         batch.reason = None
-        self.rates[batch.prong].add(made.seconds)
+        self.learn(batch.prong, made.seconds)
         self.epochs[epoch].made_by[batch.prong] += 1
         self._note(batch)
+        return True
+
+    def learn(self, prong: Prong, seconds: float) -> None:
+        """Take note of how long a batch took; also of one that came too late to be taken."""
+        self.rates[prong].add(seconds)
 
     def fail(
         self, epoch: int, index: int, token: int, reason: str, permanent: bool = False
     ) -> None:
         """A worker could not make a batch; where trying again cannot help, that ends the run."""
         batch = self._held(epoch, index, token)
+        self._count_failure(batch, reason)
         self._give_back(batch, reason)
         if permanent:
             self.poisoned = batch
 
-    def damaged(self, epoch: int, index: int, token: int, reason: str) -> None:
+    def no_room(self, epoch: int, index: int, token: int, reason: str) -> None:
+        """A store is full: the batch is given back, and the prong stores less from then on."""
+        batch = self._held(epoch, index, token)
+        self._count_loss(batch, reason)
+        self._give_back(batch, reason)
+        stored = sum(schedule.stored(batch.prong) for schedule in self.epochs.values())
+        self.limits.stored[batch.prong] = max(1, min(stored, self.limits.stored[batch.prong]))
+
+    def damaged(self, epoch: int, index: int, token: int, reason: str, gone: bool = False) -> None:
         """A reader found a handed batch damaged or gone: it is made again for the same step."""
         batch = self.find(epoch, index)
         if batch is None or batch.token != token or batch.state is not BatchState.HANDED:
             raise Refused(f"batch {index} of epoch {epoch} was not handed out with token {token}")
         self.epochs[epoch].made_by[batch.prong] -= 1
+        # One that is gone was read by a trainer that did not live to use it: nobody's fault.
+        if not gone:
+            self._count_failure(batch, reason)
         self._give_back(batch, reason)
 
     def expire(self, now: float) -> list[Batch]:
@@ -236,21 +267,8 @@ class RunSchedule:
         ]
         for batch in lost:
             holder = batch.device or "nobody (its message was not picked up)"
-            self._give_back(batch, f"the lease ran out; it was held by {holder}")
+            self._lose(batch, f"the lease ran out; it was held by {holder}")
         return lost
-
-    def _held(self, epoch: int, index: int, token: int) -> Batch:
-        batch = self.find(epoch, index)
-        if batch is None or batch.token != token or not batch.state.in_flight:
-            raise Refused(
-                f"token {token} for batch {index} of epoch {epoch} is not valid any more; drop it"
-            )
-        return batch
-
-    def find(self, epoch: int, index: int) -> Batch | None:
-        """A batch that is under way."""
-        schedule = self.epochs.get(epoch)
-        return schedule.under_way.get(index) if schedule else None
 
     def device_gone(self, device: str, prong: Prong) -> list[Batch]:
         """Take back what a dead device held, and what its queue may have lost with it."""
@@ -262,14 +280,32 @@ class RunSchedule:
             or (batch.state is BatchState.QUEUED and batch.prong is prong)
         ]
         for batch in lost:
-            self._give_back(batch, f"{device} died")
+            self._lose(batch, f"{device} died")
         return lost
+
+    def find(self, epoch: int, index: int) -> Batch | None:
+        """A batch that is under way."""
+        schedule = self.epochs.get(epoch)
+        return schedule.under_way.get(index) if schedule else None
+
+    def _held(self, epoch: int, index: int, token: int) -> Batch:
+        batch = self.find(epoch, index)
+        if batch is None or batch.token != token or not batch.state.in_flight:
+            raise Refused(
+                f"token {token} for batch {index} of epoch {epoch} is not valid any more; drop it"
+            )
+        return batch
+
+    def _lose(self, batch: Batch, reason: str) -> None:
+        if batch.state is BatchState.LEASED:
+            self._count_loss(batch, reason)
+        self._give_back(batch, reason)
 
     def _give_back(self, batch: Batch, reason: str) -> None:
         batch.reason = reason
-        if batch.state is not BatchState.QUEUED:
-            self._count_failure(batch, reason)
         epoch = self.epochs[batch.epoch]
+        if batch.device is not None:
+            self._void.append(Void(batch.device, batch.epoch, batch.index, batch.token))
         epoch.under_way.move(batch, BatchState.LOST)
         epoch.frontier.returned.add(batch.index)
         epoch.changed = True
@@ -279,6 +315,12 @@ class RunSchedule:
         batch.failures += 1
         batch.reason = reason
         if batch.failures >= self.limits.failures:
+            self.poisoned = batch
+
+    def _count_loss(self, batch: Batch, reason: str) -> None:
+        batch.losses += 1
+        batch.reason = reason
+        if batch.losses >= self.limits.losses:
             self.poisoned = batch
 
     # Ranks
@@ -313,6 +355,7 @@ class RunSchedule:
 
     def consume(self, rank: int, epoch: int, steps: int, now: float) -> list[Batch]:
         """A rank has consumed its first `steps` batches of an epoch; returns the newly consumed."""
+        self._check_rank(rank)
         schedule = self.epochs.get(epoch)
         if schedule is None or steps <= schedule.acknowledged[rank]:
             return []
@@ -359,8 +402,7 @@ class RunSchedule:
         return min(self.epochs, default=self.next_epoch)
 
     def _enter(self, rank: int, epoch: int) -> EpochSchedule | None:
-        if not 0 <= rank < self.plan.world_size:
-            raise InvalidInput(f"rank {rank} is not in a world of {self.plan.world_size}")
+        self._check_rank(rank)
         if epoch >= self.plan.epochs:
             raise Conflict(f"epoch {epoch} is past the run's {self.plan.epochs} epochs")
         self.rank_epoch[rank] = max(self.rank_epoch[rank], epoch)
@@ -373,12 +415,16 @@ class RunSchedule:
             self._open_epoch()
         return self.epochs.get(epoch)
 
+    def _check_rank(self, rank: int) -> None:
+        if not 0 <= rank < self.plan.world_size:
+            raise InvalidInput(f"rank {rank} is not in a world of {self.plan.world_size}")
+
     def _note(self, batch: Batch) -> None:
         self._dirty[batch.epoch, batch.index] = batch
 
     # For people
 
-    def explain_wait(self, epoch: int, now: float) -> str:
+    def explain_wait(self, rank: int, epoch: int, now: float) -> str:
         """What a rank that got nothing is waiting for, in one sentence."""
         if not any(self.slots[prong] for prong in self.strategy.prongs):
             wanted = " or ".join(self.strategy.prongs)
@@ -388,6 +434,8 @@ class RunSchedule:
         if schedule is None:
             return f"epoch {epoch} is not open yet; other ranks are still in an earlier one"
         waiting = schedule.under_way.in_flight()
+        due = self.strategy.due(schedule, rank)
+        waiting = [batch for batch in waiting if batch.index == due] or waiting
         if not waiting:
             return f"epoch {epoch} has no batch under way"
         oldest = min(waiting, key=lambda batch: batch.leased_at)

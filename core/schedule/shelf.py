@@ -64,12 +64,7 @@ class Shelf:
     def first_ready(self, prong: Prong) -> int | None:
         """The ready batch of a prong that is nearest to its end of the epoch."""
         heap = self._ready[prong]
-        while heap:
-            batch = self._all.get(abs(heap[0]))
-            if batch is not None and batch.state is BatchState.READY and batch.prong is prong:
-                return batch.index
-            heappop(heap)
-        return None
+        return abs(heap[0]) if heap else None
 
     def at_step(self, rank: int, step: int) -> Batch | None:
         """What a rank was handed as a step and has not consumed."""
@@ -92,3 +87,11 @@ class Shelf:
         self._counts[batch.prong, batch.state] -= 1
         if batch.state is BatchState.HANDED:
             del self._steps[batch.rank, batch.step]
+        elif batch.state is BatchState.READY:
+            self._trim(batch.prong)
+
+    def _trim(self, prong: Prong) -> None:
+        """Drop what is ready no more from the top of a heap."""
+        heap, ready = self._ready[prong], self._in[BatchState.READY]
+        while heap and not ((batch := ready.get(abs(heap[0]))) and batch.prong is prong):
+            heappop(heap)

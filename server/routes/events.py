@@ -6,14 +6,13 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 
 from fastapi import APIRouter, Request
-from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from ddlp.core.errors import NotFound, Unavailable
 from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.types import RunState
-from ddlp.server import runs, snapshot
-from ddlp.server.context import Context, ContextDep, done
+from ddlp.server import snapshot
+from ddlp.server.context import Context, ContextDep, done, find_run
 from ddlp.server.models import Run
 from ddlp.server.snapshot import Snapshot
 
@@ -26,12 +25,12 @@ router = APIRouter(prefix="/runs", tags=["events"])
 @router.get("/{ref}/events")
 async def events(ref: str, request: Request, context: ContextDep) -> StreamingResponse:
     """`snapshot` events while the run lives, one `end` event when it is over."""
-    run = await run_in_threadpool(_find, context, ref)
+    run = await find_run(context, ref)
 
     async def lines() -> AsyncIterator[str]:
         async for seen in watch(context, run):
             yield event("snapshot", json.dumps(asdict(seen)))
-        ended = await run_in_threadpool(_find, context, ref)
+        ended = await find_run(context, ref)
         yield event("end", json.dumps({"state": ended.state, "reason": ended.reason}))
 
     return stream(context, lines())
@@ -70,8 +69,3 @@ def stream(context: Context, lines: AsyncIterator[str]) -> StreamingResponse:
 
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return StreamingResponse(counted(), media_type="text/event-stream", headers=headers)
-
-
-def _find(context: Context, ref: str) -> Run:
-    with context.database.session() as session:
-        return runs.find(session, ref)

@@ -3,16 +3,13 @@
 import uuid
 
 from fastapi import APIRouter
-from starlette.concurrency import run_in_threadpool
 
 from ddlp.core.errors import Conflict, NotFound
 from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.messages import Attach, Attached, Damaged, Fed, FeedRequest, Rewind
 from ddlp.core.types import RunState
-from ddlp.server import runs
 from ddlp.server.board import run_plan
-from ddlp.server.context import Context, ContextDep, done
-from ddlp.server.models import Run
+from ddlp.server.context import ContextDep, done, find_run
 
 router = APIRouter(prefix="/runs", tags=["feed"])
 
@@ -20,18 +17,19 @@ router = APIRouter(prefix="/runs", tags=["feed"])
 @router.post("/{ref}/attach")
 async def attach(ref: str, body: Attach, context: ContextDep) -> Attached:
     """Join a run as one rank of a training job."""
-    row = await run_in_threadpool(_find, context, ref)
+    row = await find_run(context, ref)
     if RunState(row.state) in TERMINAL:
         raise Conflict(f"run {row.name} is {row.state}; make a new one to train again")
+    session = uuid.uuid4()
     epoch, step = await done(
-        context.dispatcher.call(
-            lambda board, _, now: board.attach(row.id, body.rank, body.world_size)
-        )
+        context.dispatcher.call(lambda board, _, now: board.attach(row.id, session, body))
     )
     return Attached(
         run=row.id,
+        session=session,
         name=row.name,
         plan=run_plan(row),
+        dataset_version=row.dataset_version,
         transforms=row.transforms,
         pipeline_hash=row.pipeline_hash,
         epoch=epoch,
@@ -45,7 +43,7 @@ async def feed(run_id: uuid.UUID, body: FeedRequest, context: ContextDep) -> Fed
     try:
         fed: Fed = await done(context.dispatcher.feed(run_id, body))
     except NotFound:
-        row = await run_in_threadpool(_find, context, str(run_id))
+        row = await find_run(context, str(run_id))
         return Fed(batches=[], done=False, state=RunState(row.state), reason=row.reason)
     return fed
 
@@ -62,12 +60,7 @@ async def damaged(run_id: uuid.UUID, body: Damaged, context: ContextDep) -> None
     await done(
         context.dispatcher.call(
             lambda board, _, now: board.run(run_id).schedule.damaged(
-                body.epoch, body.index, body.token, body.reason
+                body.epoch, body.index, body.token, body.reason, body.gone
             )
         )
     )
-
-
-def _find(context: Context, ref: str) -> Run:
-    with context.database.session() as session:
-        return runs.find(session, ref)

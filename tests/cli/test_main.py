@@ -33,7 +33,8 @@ def test_a_run_is_created_paused_resumed_watched_and_verified(up: UpProcess, api
     assert unfinished.returncode == 1
     train(up, run)
     wait_until(lambda: api.get(f"/runs/{run}")["state"] == "completed")
-    assert ddlp("run", "watch", run, url=up.url).stdout == "completed\n"
+    watched = ddlp("run", "watch", run, url=up.url)
+    assert (watched.stdout, watched.returncode) == ("completed\n", 0)
     assert ddlp("verify", run, url=up.url).returncode == 0
     assert run in ddlp("run", "list", url=up.url).stdout
     shown = json.loads(ddlp("run", "show", run, "--json", url=up.url).stdout)
@@ -43,8 +44,45 @@ def test_a_run_is_created_paused_resumed_watched_and_verified(up: UpProcess, api
 def test_watching_a_run_follows_it_to_its_end(up: UpProcess, api: Client) -> None:
     run = new_run(api)
     api.post(f"/runs/{run}/cancel")
-    lines = ddlp("run", "watch", run, "--json", url=up.url).stdout.splitlines()
-    assert json.loads(lines[-1]) == {"event": "end", "state": "cancelled", "reason": None}
+    watched = ddlp("run", "watch", run, "--json", url=up.url)
+    last = json.loads(watched.stdout.splitlines()[-1])
+    assert last == {"event": "end", "state": "cancelled", "reason": None}
+    assert watched.returncode == 1, "only a completed run is a success"
+
+
+def test_as_many_runs_are_listed_as_asked_for(up: UpProcess, api: Client) -> None:
+    for _ in range(2):
+        api.post(f"/runs/{new_run(api)}/cancel")
+    assert len(json.loads(ddlp("run", "list", "--limit", "1", "--json", url=up.url).stdout)) == 1
+    assert ddlp("run", "list", "--limit", "201", url=up.url).returncode == 2
+
+
+def test_a_pipeline_is_added_and_listed(up: UpProcess, tmp_path: Path) -> None:
+    file = tmp_path / "tiny.json"
+    file.write_text('[{"name": "random-resized-crop", "size": 24}, {"name": "normalize"}]')
+    added = json.loads(ddlp("pipeline", "add", "tiny", str(file), "--json", url=up.url).stdout)
+    assert (added["width"], added["height"]) == (24, 24)
+    assert ddlp("pipeline", "add", "tiny", str(file), url=up.url).returncode == 0
+    assert "tiny" in ddlp("pipeline", "list", url=up.url).stdout
+    listed = json.loads(ddlp("pipeline", "list", "--json", url=up.url).stdout)
+    assert added in listed
+
+
+def test_a_pipeline_that_makes_no_sense_gets_one_line(up: UpProcess, tmp_path: Path) -> None:
+    file = tmp_path / "magic.json"
+    file.write_text('[{"name": "magic"}]')
+    answer = ddlp("pipeline", "add", "magic", str(file), url=up.url)
+    assert answer.returncode == 2
+    assert "magic" in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
+def test_devices_are_listed(up: UpProcess) -> None:
+    head, *rows = ddlp("device", "list", url=up.url).stdout.splitlines()
+    assert head.split() == ["name", "prong", "kind", "emulated", "slots", "live"]
+    assert ["csd0", "csd", "emulated-csd", "True", "1", "True"] in [row.split() for row in rows]
+    devices = json.loads(ddlp("device", "list", "--json", url=up.url).stdout)
+    assert {device["prong"] for device in devices} == {"cpu", "csd"}
 
 
 def test_the_server_of_a_home_folder_is_found_by_itself(up: UpProcess) -> None:
@@ -55,7 +93,8 @@ def test_the_doctor_answers_everywhere(up: UpProcess, tmp_path: Path) -> None:
     ill = ddlp("doctor", home=str(tmp_path), url="http://127.0.0.1:1")
     assert ill.returncode == 0
     assert "ddlp up" in ill.stdout
-    well = json.loads(ddlp("doctor", "--json", url=up.url).stdout)
+    well = json.loads(ddlp("doctor", "--json", home=str(up.home)).stdout)
+    assert f"up at {up.url}" in well["server"]
     assert "csd0" in well["server"]
     assert "emulated" in well["csd"]
 

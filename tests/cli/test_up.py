@@ -74,6 +74,26 @@ def test_a_port_in_use_is_named(tmp_path: Path) -> None:
     assert answer.stderr.count("\n") == 1
 
 
+@pytest.mark.parametrize("place", ["file", "file/below", "taken"])
+def test_a_home_that_cannot_be_used_is_named(tmp_path: Path, place: str) -> None:
+    (tmp_path / "file").write_text("no folder")
+    (tmp_path / "taken" / "lock").mkdir(parents=True)
+    answer = ddlp("up", "--home", str(tmp_path / place), "--port", "0")
+    assert answer.returncode == 2
+    assert answer.stderr.startswith(f"ddlp: {tmp_path / place} cannot be used as a home folder (")
+    assert answer.stderr.endswith("with --home or DDLP_HOME\n")
+    assert answer.stderr.count("\n") == 1
+
+
+def test_a_damaged_database_is_named(tmp_path: Path) -> None:
+    (tmp_path / "home").mkdir()
+    (tmp_path / "home" / "ddlp.db").write_bytes(b"no database" * 1000)
+    answer = ddlp("up", "--home", str(tmp_path / "home"), "--port", "0")
+    assert answer.returncode == 3
+    assert "file is not a database" in answer.stderr
+    assert answer.stderr.count("\n") == 1
+
+
 def test_a_broker_that_cannot_be_reached_is_named(tmp_path: Path) -> None:
     answer = ddlp(
         "up", "--home", str(tmp_path / "home"), "--port", "0", redis_url="redis://127.0.0.1:1/0"

@@ -118,7 +118,6 @@ def test_odd_names_are_quoted_and_questions_are_kept(server: Server, client: Cli
         (415, errors.Unsupported),
         (422, errors.InvalidInput),
         (500, DdlpError),
-        (503, errors.Unavailable),
         (504, errors.WaitTimeout),
     ],
 )
@@ -130,6 +129,22 @@ def test_an_error_is_raised_by_its_status_with_the_servers_words(
         client.get("/runs/x")
     assert type(caught.value) is kind
     assert len(server.asked) == 1, "an answer is not asked for again"
+
+
+def test_a_server_that_asks_for_patience_is_asked_again(server: Server, client: Client) -> None:
+    def busy_once(handler: Handler) -> None:
+        busy = len(server.asked) == 1
+        handler.reply(b'{"detail": "in a moment"}' if busy else b"[]", 503 if busy else 200)
+
+    server.answer = busy_once
+    assert client.get("/runs") == []
+
+
+def test_what_must_not_be_done_twice_is_not_asked_again(server: Server, client: Client) -> None:
+    server.answer = lambda handler: handler.reply(b'{"detail": "in a moment"}', 503)
+    with pytest.raises(errors.Unavailable, match="in a moment"):
+        client.post("/runs", {}, once=True)
+    assert len(server.asked) == 1
 
 
 @pytest.mark.parametrize(

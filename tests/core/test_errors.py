@@ -9,7 +9,8 @@ from ddlp.core.errors import DdlpError, from_status
 
 
 def below(kind: type[DdlpError]) -> list[type[DdlpError]]:
-    return [kind, *(found for child in kind.__subclasses__() for found in below(child))]
+    public = [child for child in kind.__subclasses__() if child.__module__ == errors.__name__]
+    return [kind, *(found for child in public for found in below(child))]
 
 
 TREE = below(DdlpError)

@@ -12,7 +12,7 @@ from ddlp.core.types import RunState
 TABLE = {
     "created": {"running", "paused", "completed", "failed", "cancelled"},
     "running": {"paused", "completed", "failed", "cancelled"},
-    "paused": {"running", "failed", "cancelled"},
+    "paused": {"running", "completed", "failed", "cancelled"},
     "completed": set(),
     "failed": set(),
     "cancelled": set(),

@@ -61,6 +61,7 @@ FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
     ("cpu_active_w", "11.5", 11.5),
     ("csd_active_w", "0", 0.0),
     ("cpu_window", "3", 3),
+    ("cpu_store_bytes", "2097152", 1 << 21),
     ("csd_store_bytes", "1048576", 1 << 20),
     ("device_timeout_s", "2.5", 2.5),
     ("wait_timeout_s", "30", 30.0),

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from ddlp.core.batchfile import PAGE_BYTES, Array, BatchId, batch_tensors
 from ddlp.core.errors import DamagedBatch, Unavailable
-from ddlp.core.store import BatchStore, StoredBatch, batch_path, read_batch, release
+from ddlp.core.store import RUN_PREFIX, BatchStore, StoredBatch, batch_path, read_batch, release
 
 RUN = uuid.UUID(int=7)
 Arrays = dict[str, Array]
@@ -59,7 +59,7 @@ def test_a_finished_batch_lies_where_everyone_can_work_out(store: BatchStore) ->
     stored = write(store, batch_id(index=12, token=345))
     assert stored.path == batch_path(store.root, RUN, 0, 12, 345)
     assert stored.nbytes == stored.path.stat().st_size
-    assert files(store.root) == [f"{RUN}/00000-00000012-345"]
+    assert files(store.root) == [f"{RUN_PREFIX}{RUN}/00000-00000012-345"]
 
 
 def test_what_is_read_cannot_be_written_to(store: BatchStore) -> None:
@@ -121,7 +121,7 @@ BatchStore(Path({str(store.root)!r})).write(batch, batch_tensors(4, 8, 8), fill)
 """
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -9
     (left,) = files(store.root)
-    assert left.startswith(f"{RUN}/making/1-")
+    assert left.startswith(f"{RUN_PREFIX}{RUN}/making/1-")
     stored = write(store, batch_id(token=2), value=5)
     assert (read_batch(stored.path, batch_id(token=2))["images"] == 5).all()
 
@@ -133,7 +133,7 @@ def test_a_consumed_file_is_used_again(store: BatchStore) -> None:
     assert not stored.path.exists()
     again = write(store, batch_id(index=1, token=2))
     assert again.path.stat().st_ino == inode
-    assert files(store.root) == [f"{RUN}/00000-00000001-2"]
+    assert files(store.root) == [f"{RUN_PREFIX}{RUN}/00000-00000001-2"]
 
 
 @settings(

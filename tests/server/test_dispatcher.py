@@ -20,12 +20,14 @@ from ddlp.core.messages import (
     Rewind,
     RunCreate,
 )
+from ddlp.core.pipeline import ENGINE
 from ddlp.core.types import DeviceKind, Prong, RunState
 from ddlp.server import certificates, datasets, devices, runs
 from ddlp.server.models import Run
 from tests.conftest import wait_until
 from tests.server.conftest import Plane
 
+SESSION = uuid.uuid4()
 DEVICES = {Prong.CPU: DeviceKind.HOST, Prong.CSD: DeviceKind.EMULATED_CSD}
 
 
@@ -37,7 +39,7 @@ def register(plane: Plane, prong: Prong, incarnation: uuid.UUID | None = None) -
         slots=1,
         host="here",
         incarnation=incarnation or uuid.uuid4(),
-        engine="test",
+        engine=ENGINE,
         store=str(plane.settings.home / prong.value),
         power=PowerModel(active_w=10, source="test"),
     )
@@ -82,7 +84,9 @@ def commit(plane: Plane, prong: Prong, lease: Lease) -> None:
 
 
 def feed(plane: Plane, run: uuid.UUID, step: int, consumed: int, epoch: int = 0) -> Fed:
-    request = FeedRequest(rank=0, epoch=epoch, received=step, consumed=consumed, want=1)
+    request = FeedRequest(
+        rank=0, session=SESSION, epoch=epoch, received=step, consumed=consumed, want=1
+    )
     return plane.dispatcher.feed(run, request).result(10)
 
 

@@ -20,7 +20,7 @@ class Simulation:
         self.plan = plan
         self.faults = faults
         stored = {Prong.CPU: self.chance.randint(1, 8), Prong.CSD: self.chance.randint(1, 60)}
-        limits = Limits(stored=stored, failures=10**6)
+        limits = Limits(stored=stored, failures=10**6, losses=10**6)
         self.schedule = RunSchedule(plan, strategy(name), limits)
         self.schedule.set_slots(SLOTS)
         self.now = 0.0

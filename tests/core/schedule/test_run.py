@@ -211,9 +211,9 @@ def test_an_epoch_resumed_from_ranges_delivers_just_the_rest() -> None:
 def test_what_is_waited_for_is_said_in_words() -> None:
     run = schedule("cpu")
     run.top_up(0.0)
-    assert "batch 0 of epoch 0, held by queue cpu" in run.explain_wait(0, 2.0)
+    assert "batch 0 of epoch 0, held by queue cpu" in run.explain_wait(0, 0, 2.0)
     run.set_slots({})
-    assert "start one with: ddlp worker --prong cpu" in run.explain_wait(0, 2.0)
+    assert "start one with: ddlp worker --prong cpu" in run.explain_wait(0, 0, 2.0)
 
 
 def test_only_what_changed_has_to_be_remembered() -> None:

@@ -36,6 +36,17 @@ def test_every_epoch_is_exact_with_faults(name: str) -> None:
         simulation.check()
 
 
+@pytest.mark.long
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("faults", [0.0, 0.05, 0.2, 0.4])
+@pytest.mark.parametrize("name", STRATEGIES)
+def test_every_epoch_is_exact_over_many_seeds(name: str, faults: float) -> None:
+    for seed in range(500):
+        simulation = Simulation(seed, random_plan(seed), name, faults)
+        simulation.run()
+        simulation.check()
+
+
 def test_the_windows_bound_what_lies_in_the_store() -> None:
     for name in STRATEGIES:
         for seed in range(12):
