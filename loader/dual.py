@@ -54,6 +54,7 @@ class DualLoader:
         normalize: bool = True,
         wait_timeout_s: float | None = None,
     ) -> None:
+        _check_prefetch(prefetch)
         settings = load_settings()
         feed = RemoteFeed(url or settings.server_url, run, rank, world_size)
         self._rank = rank
@@ -92,6 +93,7 @@ class DualLoader:
             normalize: Scale pixels with the pipeline's mean and deviation, on the device.
             wait_timeout_s: How long one batch may be waited for.
         """
+        _check_prefetch(prefetch)
         run = LocalRun(
             folder=Path(folder),
             pipeline=_pipeline(pipeline),
@@ -110,8 +112,6 @@ class DualLoader:
     def _setup(
         self, feed: Feed, device: str, prefetch: int, normalize: bool, timeout_s: float | None
     ) -> None:
-        if not 1 <= prefetch <= _MOST_AHEAD:
-            raise InvalidInput(f"prefetch={prefetch} is not from 1 to {_MOST_AHEAD}")
         attached = feed.attached
         self._feed = feed
         self._prefetch = prefetch
@@ -127,7 +127,7 @@ class DualLoader:
     @property
     def epoch(self) -> int:
         """The epoch that the next pass, or the pass under way, delivers."""
-        return self._next.epoch
+        return self._next.epoch + self._left
 
     @property
     def epochs(self) -> int:
@@ -238,6 +238,11 @@ class DualLoader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def _check_prefetch(prefetch: int) -> None:
+    if not 1 <= prefetch <= _MOST_AHEAD:
+        raise InvalidInput(f"prefetch={prefetch} is not from 1 to {_MOST_AHEAD}")
 
 
 def _pipeline(given: str | dict[str, Any]) -> Pipeline:

@@ -4,6 +4,7 @@ import gc
 import os
 import signal
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -75,6 +76,19 @@ def test_leaving_a_pass_early_goes_on_with_the_next_epoch(images: Path) -> None:
         assert sum(1 for _ in loader) == 16
 
 
+def test_a_state_saved_after_an_interruption_still_names_its_step(images: Path) -> None:
+    with local(images, epochs=2) as loader:
+        with suppress(KeyboardInterrupt):
+            for step, _ in enumerate(loader):
+                if step == 2:
+                    raise KeyboardInterrupt
+        state = loader.state_dict()
+    assert (state["epoch"], state["step"]) == (0, 3)
+    with local(images, epochs=2) as again:
+        again.load_state_dict(state)
+        assert sum(1 for _ in again) == 13
+
+
 def test_a_killed_worker_loses_nothing(images: Path) -> None:
     with local(images, batch_size=2) as loader:
         seen: Counter[int] = Counter()
@@ -138,7 +152,7 @@ def test_processes_and_files_go_with_the_loader(images: Path) -> None:
         ({"strategy": "csd"}, "give csd_speed to emulate one"),
         ({"csd_speed": 2.0}, "not above 0 and at most 1"),
         ({"pipeline": "magic"}, "no pipeline 'magic'"),
-        ({"prefetch": 0}, "use 1 or more"),
+        ({"prefetch": 0}, "prefetch=0 is not from 1 to 256"),
         ({"epochs": 0}, "epochs=0 is too small"),
     ],
 )

@@ -1,6 +1,7 @@
 """The dispatcher writes before it answers, and a new one goes on where the old one was."""
 
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,16 @@ import pytest
 from sqlalchemy import text
 
 from ddlp.core.energy import PowerModel
-from ddlp.core.errors import Conflict, NotFound, Refused, Unavailable
+from ddlp.core.errors import (
+    Conflict,
+    DdlpError,
+    InvalidInput,
+    NotFound,
+    Refused,
+    Unavailable,
+)
 from ddlp.core.messages import (
+    Attach,
     Claim,
     Commit,
     DatasetCreate,
@@ -31,15 +40,15 @@ SESSION = uuid.uuid4()
 DEVICES = {Prong.CPU: DeviceKind.HOST, Prong.CSD: DeviceKind.EMULATED_CSD}
 
 
-def register(plane: Plane, prong: Prong, incarnation: uuid.UUID | None = None) -> uuid.UUID:
+def register(plane: Plane, prong: Prong, host: str = "here", engine: str = ENGINE) -> uuid.UUID:
     body = DeviceRegister(
         name=prong.value,
         prong=prong,
         kind=DEVICES[prong],
         slots=1,
-        host="here",
-        incarnation=incarnation or uuid.uuid4(),
-        engine=ENGINE,
+        host=host,
+        incarnation=uuid.uuid4(),
+        engine=engine,
         store=str(plane.settings.home / prong.value),
         power=PowerModel(active_w=10, source="test"),
     )
@@ -290,3 +299,123 @@ def _works(plane: Plane, run: uuid.UUID) -> bool:
     except (Unavailable, NotFound):
         return False
     return True
+
+
+def test_a_paused_run_whose_last_batch_is_consumed_is_completed(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu")
+    deliver(plane, run)
+    plane.dispatcher.change_state(run, RunState.PAUSED).result(10)
+    feed(plane, run, 7, 7)
+    wait_until(lambda: state_of(plane, run) is RunState.COMPLETED)
+
+
+def test_a_cancel_beside_the_last_acknowledgement_harms_nobody(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu")
+    deliver(plane, run)
+    last = FeedRequest(rank=0, session=SESSION, epoch=0, received=7, consumed=7, want=0)
+    answers = [
+        plane.dispatcher.feed(run, last),
+        plane.dispatcher.change_state(run, RunState.CANCELLED),
+    ]
+    for answer in answers:
+        with suppress(NotFound, Conflict):
+            answer.result(10)
+    wait_until(lambda: state_of(plane, run) in (RunState.CANCELLED, RunState.COMPLETED))
+
+
+def test_a_request_that_makes_no_sense_fails_alone(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu")
+    stranger = FeedRequest(rank=7, session=SESSION, epoch=0, received=0, consumed=5, want=1)
+
+    def broken(*_: object) -> None:
+        raise KeyError("nobody thought of this")
+
+    answers = [plane.dispatcher.feed(run, stranger), plane.dispatcher.call(broken)]
+    fine = plane.dispatcher.call(lambda board, _, now: len(board.runs))
+    with pytest.raises(InvalidInput, match="rank 7"):
+        answers[0].result(10)
+    with pytest.raises(DdlpError, match="internal error"):
+        answers[1].result(10)
+    assert fine.result(10) == 1
+
+
+def test_a_second_process_of_a_rank_shuts_the_first_one_out(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu")
+    wait_until(lambda: work_off(plane))
+    feed(plane, run, 0, 0)
+    ask(plane, lambda board, _, now: board.attach(run, uuid.uuid4(), Attach()))
+    with pytest.raises(Conflict, match="another process joined"):
+        feed(plane, run, 0, 0)
+
+
+def test_two_hosts_cannot_be_one_device(plane: Plane) -> None:
+    register(plane, Prong.CPU)
+    with pytest.raises(Conflict, match="give this one another --name"):
+        register(plane, Prong.CPU, host="elsewhere")
+    plane.now += 100
+    register(plane, Prong.CPU, host="elsewhere")
+
+
+def test_a_commit_that_is_repeated_is_counted_once(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu")
+    wait_until(lambda: plane.sent)
+    prong, lease = plane.sent[0]
+    claim(plane, prong, lease)
+    for _ in range(3):
+        commit(plane, prong, lease)
+    plane.now += 5
+    wait_until(lambda: images_made(plane, run) > 0)
+    assert images_made(plane, run) == 20
+
+
+def images_made(plane: Plane, run: uuid.UUID) -> int:
+    with plane.database.session() as session:
+        return runs.info(session, session.get_one(Run, run)).images["cpu"]
+
+
+def test_a_device_with_another_engine_gets_no_work(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU, engine="other")
+    run = new_run(plane, images, strategy="cpu")
+    assert "no live device" in (feed(plane, run, 0, 0).waiting_for or "")
+    assert plane.sent == []
+
+
+def test_a_refused_step_back_changes_nothing(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu", epochs=2)
+    deliver(plane, run)
+    feed(plane, run, 7, 7)
+    with pytest.raises(Conflict):
+        ask(
+            plane,
+            lambda board, session, now: board.rewind(
+                session, run, Rewind(rank=0, epoch=0, step=99), now
+            ),
+        )
+    feed(plane, run, 0, 0, epoch=1)
+    with plane.database.session() as session:
+        assert runs.epochs(session, session.get_one(Run, run))[0].state.value == "complete"
+
+
+def test_only_folders_of_runs_that_ended_are_swept(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu")
+    store = plane.settings.home / "cpu"
+    mine, foreign = store / f"ddlp-run-{run}", store / f"ddlp-run-{uuid.uuid4()}"
+    users = store / str(uuid.uuid4())
+    for folder in (mine, foreign, users):
+        folder.mkdir(parents=True)
+    plane.restart()
+    assert mine.exists()
+    plane.dispatcher.change_state(run, RunState.CANCELLED).result(10)
+    wait_until(lambda: not mine.exists())
+    mine.mkdir()
+    plane.restart()
+    assert not mine.exists()
+    assert foreign.exists()
+    assert users.exists()

@@ -223,3 +223,60 @@ def test_only_what_changed_has_to_be_remembered() -> None:
     assert run.changes().batches == []
     run.claim(0, leases[0].index, leases[0].token, "a", 0.0)
     assert [b.state for b in run.changes().batches] == [BatchState.LEASED]
+
+
+def test_a_batch_slower_than_expected_is_made_at_last() -> None:
+    run = schedule("cpu", batches=1)
+    now = 0.0
+    for _ in range(5):
+        lease = run.top_up(now)[0]
+        run.claim(0, 0, lease.token, "cpu", now)
+        token, now = lease.token, now + 150.0
+        if not any(lost.epoch == 0 for lost in run.expire(now)):
+            break
+        with pytest.raises(Refused):
+            run.commit(0, 0, token, made(0, 150.0), now)
+    run.commit(0, 0, token, made(0, 150.0), now)
+    assert run.poisoned is None
+
+
+def test_a_batch_that_is_gone_again_and_again_does_not_end_the_run() -> None:
+    run = schedule("cpu")
+    for _ in range(6):
+        for lease in run.top_up(0.0):
+            if lease.epoch == 0:
+                finish(run, lease)
+        [batch] = run.fetch(0, 0, 0, 1)
+        run.damaged(0, batch.index, batch.token, "gone", gone=True)
+    assert run.poisoned is None
+
+
+def test_a_batch_that_is_damaged_again_and_again_does() -> None:
+    run = schedule("cpu")
+    for _ in range(3):
+        for lease in run.top_up(0.0):
+            if lease.epoch == 0:
+                finish(run, lease)
+        [batch] = run.fetch(0, 0, 0, 1)
+        run.damaged(0, batch.index, batch.token, "a bit flipped")
+    assert run.poisoned is not None
+
+
+def test_a_full_store_makes_the_window_smaller() -> None:
+    run = schedule("cpu", batches=20)
+    leases = run.top_up(0.0)
+    finish(run, leases[0])
+    run.claim(0, leases[1].index, leases[1].token, "cpu", 0.0)
+    run.no_room(0, leases[1].index, leases[1].token, "the disk is full")
+    assert run.limits.stored[Prong.CPU] == 1
+    assert run.poisoned is None
+
+
+def test_what_an_attempt_left_can_go_when_it_counts_no_more() -> None:
+    run = schedule("cpu")
+    lease = run.top_up(0.0)[0]
+    run.claim(0, lease.index, lease.token, "cpu", 0.0)
+    token = lease.token
+    run.device_gone("cpu", Prong.CPU)
+    [void] = run.changes().void
+    assert (void.device, void.index, void.token) == ("cpu", lease.index, token)
