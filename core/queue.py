@@ -1,7 +1,6 @@
 """The Celery application both sides share: JSON only, two queues, nothing kept in the broker."""
 
 from typing import Any
-from urllib.parse import urlsplit
 
 from celery import Celery
 from redis import Redis
@@ -9,6 +8,7 @@ from redis.exceptions import RedisError
 
 from ddlp.core.errors import Unavailable
 from ddlp.core.types import Prong
+from ddlp.core.urls import without_password
 
 TASK = "ddlp.produce"
 
@@ -35,14 +35,6 @@ def check_broker(redis_url: str) -> None:
             f"the broker at {without_password(redis_url)} cannot be reached ({error}); start "
             "it, or correct DDLP_REDIS_URL, or unset it to use the embedded one of ddlp up"
         ) from error
-
-
-def without_password(url: str) -> str:
-    """A URL that can be shown."""
-    parts = urlsplit(url)
-    if "@" not in parts.netloc:
-        return url
-    return parts._replace(netloc="***@" + parts.netloc.rsplit("@", 1)[1]).geturl()
 
 
 def _configuration() -> dict[str, Any]:
