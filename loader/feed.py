@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from ddlp.core.client import Client
-from ddlp.core.errors import Conflict
+from ddlp.core.errors import Conflict, DdlpError
 from ddlp.core.messages import Attach, Attached, Damaged, Fed, FeedRequest, Rewind
 
 
@@ -50,7 +50,12 @@ class RemoteFeed:
     def __init__(self, url: str, run: str, rank: int, world_size: int) -> None:
         self._client = Client(url, patience_s=60)
         body = Attach(rank=rank, world_size=world_size)
-        self.attached = Attached.model_validate(self._client.post(f"/runs/{run}/attach", body))
+        try:
+            answer = self._client.post(f"/runs/{run}/attach", body)
+        except DdlpError:
+            self._client.close()
+            raise
+        self.attached = Attached.model_validate(answer)
         self._path = f"/runs/{self.attached.run}"
 
     def exchange(self, request: FeedRequest) -> Fed:

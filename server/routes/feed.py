@@ -10,6 +10,7 @@ from ddlp.core.messages import Attach, Attached, Damaged, Fed, FeedRequest, Rewi
 from ddlp.core.types import RunState
 from ddlp.server.board import run_plan
 from ddlp.server.context import ContextDep, done, find_run
+from ddlp.server.models import Run
 
 router = APIRouter(prefix="/runs", tags=["feed"])
 
@@ -19,11 +20,14 @@ async def attach(ref: str, body: Attach, context: ContextDep) -> Attached:
     """Join a run as one rank of a training job."""
     row = await find_run(context, ref)
     if RunState(row.state) in TERMINAL:
-        raise Conflict(f"run {row.name} is {row.state}; make a new one to train again")
+        raise _over(row)
     session = uuid.uuid4()
-    epoch, step = await done(
-        context.dispatcher.call(lambda board, _, now: board.attach(row.id, session, body))
-    )
+    try:
+        epoch, step = await done(
+            context.dispatcher.call(lambda board, _, now: board.attach(row.id, session, body))
+        )
+    except NotFound as error:  # it ended this moment
+        raise _over(await find_run(context, ref)) from error
     return Attached(
         run=row.id,
         session=session,
@@ -64,3 +68,8 @@ async def damaged(run_id: uuid.UUID, body: Damaged, context: ContextDep) -> None
             )
         )
     )
+
+
+def _over(run: Run) -> Conflict:
+    why = f": {run.reason}" if run.reason else ""
+    return Conflict(f"run {run.name} is {run.state}{why}; make a new one to train again")

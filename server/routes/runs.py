@@ -5,6 +5,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 
+from ddlp.core.errors import NotFound
 from ddlp.core.lifecycle import check_change
 from ddlp.core.messages import Certificate, EpochInfo, RunCreate, RunInfo, WorkSpec
 from ddlp.core.types import RunState
@@ -91,7 +92,11 @@ async def cancel(ref: str, context: ContextDep) -> RunInfo:
 
 async def _change(context: Context, ref: str, wanted: RunState) -> RunInfo:
     row = await run_in_threadpool(_find_active, context, ref, wanted)
-    await done(context.dispatcher.change_state(row.id, wanted))
+    try:
+        await done(context.dispatcher.change_state(row.id, wanted))
+    except NotFound:  # it ended this moment: say so
+        await run_in_threadpool(_find_active, context, ref, wanted)
+        raise
     return await run_in_threadpool(_info, context, ref)
 
 

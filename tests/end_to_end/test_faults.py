@@ -123,6 +123,8 @@ def test_a_file_that_is_no_image_fails_the_run_with_its_name(victim: UpProcess) 
         with pytest.raises(DdlpError, match=r"pear/0001\.jpg cannot be decoded"):
             train(victim, run)
         info = client.get(f"/runs/{run}")
+        with pytest.raises(DdlpError, match=r"is failed: .*pear/0001\.jpg cannot be decoded"):
+            train(victim, run)
     assert info["state"] == "failed"
     assert "it is not an image of a known format" in info["reason"]
 
