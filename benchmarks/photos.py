@@ -12,7 +12,8 @@ _REAL = Path(__file__).parent.parent.parent / "shared" / "data" / "photos"
 def dataset(folder: Path, images: int) -> tuple[Path, str]:
     """A folder of images, one subfolder a class, and a word on what they are."""
     root = folder / "photos"
-    real = sorted(_REAL.glob("*.jp*g")) if _REAL.is_dir() else []
+    found = sorted(_REAL.rglob("*")) if _REAL.is_dir() else []
+    real = [path for path in found if path.suffix.lower() in (".jpg", ".jpeg")]
     if not real:
         return make_dataset(root, images), f"{images} drawn JPEGs of 96-320 pixels a side"
     for number in range(images):
