@@ -218,17 +218,20 @@ def _final_fronts(epochs: list[EpochInfo]) -> tuple[Front, Front]:
 
 
 def _segments(batches: int, cpu: Front, csd: Front) -> list[Segment]:
-    unit = SCALE / max(1, batches)
-    segments: list[Segment] = []
-    left = 0.0
-    for kind, count in (("delivered", cpu.delivered), ("ready", cpu.ready), ("leased", cpu.leased)):
-        segments.append(Segment(f"cpu-{kind}", left, count * unit))
-        left += count * unit
-    right = float(SCALE)
-    for kind, count in (("delivered", csd.delivered), ("ready", csd.ready), ("leased", csd.leased)):
-        right -= count * unit
-        segments.append(Segment(f"csd-{kind}", right, count * unit))
-    return [segment for segment in segments if segment.width > 0]
+    """The bar's parts, side by side: each begins exactly where its neighbour ends."""
+    parts, head, tail = [], 0, batches
+    for kind in ("delivered", "ready", "leased"):
+        start, head = head, head + getattr(cpu, kind)
+        parts.append(_segment(f"cpu-{kind}", start, head, batches))
+    for kind in ("delivered", "ready", "leased"):
+        stop, tail = tail, tail - getattr(csd, kind)
+        parts.append(_segment(f"csd-{kind}", tail, stop, batches))
+    return [part for part in parts if part.width > 0]
+
+
+def _segment(kind: str, start: int, stop: int, batches: int) -> Segment:
+    left, right = (round(SCALE * batch / max(1, batches), 1) for batch in (start, stop))
+    return Segment(kind, left, round(right - left, 1))
 
 
 def _side(label: str, front: Front, emulated: bool) -> Side:

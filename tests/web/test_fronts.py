@@ -8,8 +8,8 @@ from ddlp.core.schedule import Batch, Limits, RunSchedule, strategy
 from ddlp.core.settings import Settings
 from ddlp.core.types import Prong, RunState
 from ddlp.server.board import ActiveRun, Board
-from ddlp.server.snapshot import Snapshot, take
-from ddlp.web.views import SCALE, run_view
+from ddlp.server.snapshot import Front, Snapshot, take
+from ddlp.web.views import SCALE, _segments, run_view
 from tests.core.schedule.simulation import made
 from tests.web.examples import run_info
 
@@ -87,3 +87,13 @@ def test_a_batch_that_is_made_again_by_the_other_side_is_counted_there_alone() -
     seen = epoch.seen()
     assert (seen.cpu.delivered, seen.csd.delivered) == (0, 0)
     assert_inside_the_bar(seen)
+
+
+def test_parts_of_a_front_add_up_however_it_is_divided() -> None:
+    """Thirty-one batches do not divide the bar evenly; no rounding may show as a step back."""
+    widths = set()
+    for delivered in range(26):
+        front = Front(25, delivered, 25 - delivered, 0, 0.0)
+        parts = _segments(31, front, Front(0, 0, 0, 0, 0.0))
+        widths.add(round(sum(part.width for part in parts), 1))
+    assert widths == {806.5}
