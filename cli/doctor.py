@@ -12,7 +12,7 @@ from ddlp.cli.ask import found_url
 from ddlp.cli.embedded_redis import redis_command
 from ddlp.core.client import Client
 from ddlp.core.errors import DdlpError
-from ddlp.core.pipeline import ENGINE
+from ddlp.core.image import engine_name, engine_reason
 from ddlp.core.settings import Settings
 from ddlp.core.urls import without_password
 
@@ -24,7 +24,7 @@ def examine(settings: Settings) -> dict[str, Any]:
     store = settings.cpu_store_path
     return {
         "python": f"{platform.python_version()} on {platform.machine()}, {os.cpu_count()} cores",
-        "engine": ENGINE,
+        "engine": _engine(settings),
         **{name: _version(name) for name in _PACKAGES},
         "gpu": _gpu(),
         "csd": f"emulated: {settings.csd_devices} × {settings.csd_speed:g} of a core; no real one",
@@ -33,6 +33,17 @@ def examine(settings: Settings) -> dict[str, Any]:
         "cpu store": f"{store}, {_free(store)} free",
         "server": _server(found_url(settings)),
     }
+
+
+def _engine(settings: Settings) -> str:
+    """Which engine makes the pixels; the slower one says why, and how to get the other."""
+    reason = engine_reason()
+    if reason is None:
+        return engine_name()
+    remedy = "install a C compiler and libjpeg-turbo's headers and set DDLP up again"
+    if settings.engine == "reference":
+        remedy = "unset DDLP_ENGINE"
+    return f"{engine_name()}: the same bytes as the fused one, but slower ({reason}); {remedy}"
 
 
 def _version(name: str) -> str:

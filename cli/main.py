@@ -2,6 +2,7 @@
 
 import os
 import sys
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,7 +12,7 @@ from ddlp.cli import ask
 from ddlp.cli.output import fail, show
 from ddlp.core.errors import DdlpError
 from ddlp.core.settings import load_settings
-from ddlp.core.types import Prong, RunState
+from ddlp.core.types import BadPolicy, Prong, RunState
 
 app = typer.Typer(
     help="Feed accelerators from both ends: CPU workers and computational storage.",
@@ -33,7 +34,12 @@ Url = Annotated[str | None, typer.Option(help="The server's address (DDLP_URL)."
 Limit = Annotated[int, typer.Option(min=1, max=200, help="How many at most.")]
 RunRef = Annotated[str, typer.Argument(help="Name or id of a run.")]
 
-_SCAN_S = 3600.0  # the server answers once it has looked at every file
+
+class Check(StrEnum):
+    """How closely a scan looks."""
+
+    QUICK = "quick"
+    FULL = "full"
 
 
 @app.command()
@@ -94,26 +100,83 @@ def doctor(as_json: Json = False) -> None:
 
 @datasets.command("add")
 def dataset_add(
-    folder: Annotated[Path, typer.Argument(help="Images, one subfolder a class.")],
+    data: Annotated[
+        Path, typer.Argument(help="A folder with one subfolder a class, or a file of samples.")
+    ],
     name: Annotated[str | None, typer.Option(help="A name for it.")] = None,
+    check: Annotated[
+        Check, typer.Option(help="Read each image's head, or decode each image.")
+    ] = Check.QUICK,
+    wait: Annotated[bool, typer.Option(help="Wait for the end of the scan.")] = True,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Register a folder of images."""
-    body = {"uri": str(folder.absolute()), "name": name}
-    show(ask.make(url, "/datasets", body, _SCAN_S), as_json)
+    """Register images; they are scanned in the background, and bad ones are left out."""
+    from ddlp.cli.scan import follow_scan
+
+    body = {"uri": str(data.absolute()), "name": name, "check": check.value}
+    info = ask.make(url, "/datasets", body)
+    if wait:
+        with ask.client(url) as client:
+            info = follow_scan(client, info["name"])
+    show(info, as_json)
 
 
 @datasets.command("list")
 def dataset_list(url: Url = None, as_json: Json = False) -> None:
     """All datasets."""
-    show(ask.get(url, "/datasets"), as_json, ["name", "samples", "total_bytes", "uri"])
+    columns = ["name", "state", "kind", "samples", "rejected", "total_bytes", "uri"]
+    show(ask.get(url, "/datasets"), as_json, columns)
 
 
 @datasets.command("show")
 def dataset_show(name: str, url: Url = None, as_json: Json = False) -> None:
     """One dataset."""
     show(ask.get(url, f"/datasets/{name}"), as_json)
+
+
+@datasets.command("rejected")
+def dataset_rejected(
+    name: str,
+    offset: Annotated[int, typer.Option(min=0, help="How many to pass over.")] = 0,
+    limit: Limit = 100,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Files that the scan left out, and why."""
+    path = f"/datasets/{name}/rejected?offset={offset}&limit={limit}"
+    show(ask.get(url, path), as_json, ["name", "reason"])
+
+
+@datasets.command("remove")
+def dataset_remove(name: str, url: Url = None, as_json: Json = False) -> None:
+    """Forget a dataset that no run needs any more; its files stay where they are."""
+    ask.delete(url, f"/datasets/{name}")
+    show({"removed": name}, as_json)
+
+
+@datasets.command("preview")
+def dataset_preview(
+    name: str,
+    pipeline: Annotated[str, typer.Option(help="Name of a pipeline.")] = "imagenet-train",
+    samples: Annotated[str, typer.Option(help="Sample numbers, separated by commas.")] = "0,1,2",
+    seed: Annotated[int, typer.Option(help="As of the run.")] = 0,
+    epoch: Annotated[int, typer.Option(help="As of the run.")] = 0,
+    explain: Annotated[bool, typer.Option("--explain", help="Show the parameters drawn.")] = False,
+    out: Annotated[Path | None, typer.Option(help="PNG file for a sheet of pictures.")] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Show what a pipeline makes of samples: which, what chance decides, and how they look."""
+    from ddlp.cli.preview import lines, preview
+
+    question = {"pipeline": pipeline, "samples": samples, "seed": seed, "epoch": epoch}
+    with ask.client(url) as client:
+        found = preview(client, name, question, out)
+    if explain and not as_json:
+        print("\n".join(lines(found)))
+    else:
+        show(found, as_json, ["sample", "name", "class_name", "label", "width", "height"])
 
 
 @pipelines.command("add")
@@ -155,6 +218,12 @@ def run_create(
     seed: Annotated[int, typer.Option(help="Decides order and augmentation.")] = 0,
     strategy: Annotated[str, typer.Option(help="wrr, mte, cpu or csd.")] = "wrr",
     world_size: Annotated[int, typer.Option(help="Processes that train together.")] = 1,
+    on_bad: Annotated[
+        BadPolicy, typer.Option(help="What a sample that cannot be used does.")
+    ] = BadPolicy.FAIL,
+    max_bad_share: Annotated[
+        float, typer.Option(help="Share of an epoch's samples that may be bad.")
+    ] = 0.01,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
@@ -168,6 +237,8 @@ def run_create(
         "seed": seed,
         "strategy": strategy,
         "world_size": world_size,
+        "on_bad": on_bad.value,
+        "max_bad_share": max_bad_share,
     }
     show(ask.make(url, "/runs", body), as_json)
 
@@ -184,6 +255,13 @@ def run_show(run: RunRef, url: Url = None, as_json: Json = False) -> None:
     """One run with its epochs."""
     info = ask.get(url, f"/runs/{run}")
     show({**info, "epochs_seen": ask.get(url, f"/runs/{run}/epochs")}, as_json)
+
+
+@runs.command("bad")
+def run_bad(run: RunRef, limit: Limit = 100, url: Url = None, as_json: Json = False) -> None:
+    """Samples of a run that were skipped or replaced, the newest first."""
+    columns = ["epoch", "batch", "sample", "action", "substitute", "name", "reason"]
+    show(ask.get(url, f"/runs/{run}/bad-samples?limit={limit}"), as_json, columns)
 
 
 @runs.command("watch")

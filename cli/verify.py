@@ -4,30 +4,25 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from ddlp.core.certificate import verify
+from ddlp.core.certificate import Certificate, verify
 from ddlp.core.client import Client
-from ddlp.core.messages import Certificate
-
-
-def _check(raw: Any) -> list[str]:
-    try:
-        return verify(Certificate.model_validate(raw))
-    except ValidationError as error:
-        return [f"it is not a certificate: {error.errors()[0]['msg']}"]
+from ddlp.core.mishap import Mishap
 
 
 def verify_run(client: Client, run: str) -> dict[str, Any]:
-    """Check the certificate of each epoch that was opened."""
+    """Check the certificate of each epoch that was opened, and name the samples it excepts."""
     info = client.get(f"/runs/{run}")
     problems: dict[str, list[str]] = {}
+    bad: dict[str, list[str]] = {}
     checked = 0
     for epoch in client.get(f"/runs/{run}/epochs"):
-        number = epoch["number"]
-        raw = client.get(f"/runs/{run}/epochs/{number}/certificate")
-        found = _check(raw)
+        name = f"epoch {epoch['number']}"
+        found, excepted = _check(client.get(f"/runs/{run}/epochs/{epoch['number']}/certificate"))
         checked += 1
         if found:
-            problems[f"epoch {number}"] = found
+            problems[name] = found
+        if excepted:
+            bad[name] = excepted
     if checked < info["epochs"]:
         problems["run"] = [f"{checked} of {info['epochs']} epochs were begun"]
     return {
@@ -36,4 +31,19 @@ def verify_run(client: Client, run: str) -> dict[str, Any]:
         "samples": info["samples"],
         "exactly_once": not problems,
         "problems": problems,
+        "bad": bad,
     }
+
+
+def _check(raw: Any) -> tuple[list[str], list[str]]:
+    """What is wrong with a certificate, and which samples it names as skipped or replaced."""
+    try:
+        certificate = Certificate.model_validate(raw)
+    except ValidationError as error:
+        return [f"it is not a certificate: {error.errors()[0]['msg']}"], []
+    return verify(certificate), [_words(mishap) for mishap in certificate.bad()]
+
+
+def _words(mishap: Mishap) -> str:
+    by = "" if mishap.substitute is None else f" by sample {mishap.substitute}"
+    return f"sample {mishap.sample} ({mishap.name}) was {mishap.action}{by}: {mishap.reason}"

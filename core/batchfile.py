@@ -174,10 +174,10 @@ def _text(raw: bytes) -> str:
     return raw.rstrip(b"\0").decode(errors="replace")
 
 
-def batch_tensors(samples: int, height: int, width: int) -> list[TensorSpec]:
+def batch_tensors(samples: int, shape: tuple[int, int, int], dtype: str) -> list[TensorSpec]:
     """The tensors of an image batch: pixels, labels, and which samples they are."""
     return [
-        TensorSpec("images", "|u1", (samples, height, width, 3)),
+        TensorSpec("images", np.dtype(dtype).newbyteorder("<").str, (samples, *shape)),
         TensorSpec("labels", "<i8", (samples,)),
         TensorSpec("samples", "<i8", (samples,)),
     ]

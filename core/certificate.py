@@ -1,16 +1,59 @@
-"""Checks that a record of deliveries is an epoch: every batch once, no rank's steps with a gap."""
+"""The certificate of an epoch, and the check that it is one: every batch once, no step missing.
+
+Samples that could not be used are the exception that it allows: each stands in its batch with its
+reason, and with the sample that took its place if one did.
+"""
 
 import hashlib
 import json
+import uuid
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from typing import Any
 
-from ddlp.core.messages import Certificate, CertificateBatch
+from pydantic import Field
+
+from ddlp.core.messages import Message
+from ddlp.core.mishap import Mishap
 from ddlp.core.plan import RunPlan
+from ddlp.core.types import Prong
 
 
-def problems_of(plan: RunPlan, delivered: Sequence[CertificateBatch]) -> list[str]:
+class CertificateBatch(Message):
+    """Who made one batch, who received it, and which of its samples could not be used."""
+
+    index: int
+    prong: Prong
+    device: str
+    attempt: int
+    checksum: str
+    rank: int
+    step: int
+    bad: list[Mishap] = Field([], description="Those that were skipped or replaced.")
+
+
+class Certificate(Message):
+    """The record that proves that every sample of an epoch was delivered exactly once."""
+
+    run: uuid.UUID
+    epoch: int = Field(ge=0)
+    dataset_version: str
+    pipeline_hash: str
+    seed: int
+    samples: int = Field(ge=0)
+    batch_size: int = Field(ge=1)
+    batches: int
+    delivered: list[CertificateBatch]
+    exactly_once: bool = Field(description="Each sample once, apart from those named as bad.")
+    problems: list[str]
+    digest: str = Field(description="sha256 over everything above.")
+
+    def bad(self) -> list[Mishap]:
+        """All samples of the epoch that were skipped or replaced."""
+        return [mishap for entry in self.delivered for mishap in entry.bad]
+
+
+def problems_of(plan: RunPlan, epoch: int, delivered: Sequence[CertificateBatch]) -> list[str]:
     """What is wrong with a record, in words; nothing when each sample was delivered once."""
     counts = Counter(entry.index for entry in delivered)
     problems = [f"batch {index} was delivered {n} times" for index, n in counts.items() if n > 1]
@@ -26,6 +69,34 @@ def problems_of(plan: RunPlan, delivered: Sequence[CertificateBatch]) -> list[st
     for rank, taken in sorted(steps.items()):
         if sorted(taken) != list(range(len(taken))):
             problems.append(f"the steps of rank {rank} have gaps or repeats")
+    for entry in delivered:
+        if entry.bad and 0 <= entry.index < plan.batches:
+            problems += _problems_of_bad(plan, epoch, entry)
+    return problems
+
+
+def _problems_of_bad(plan: RunPlan, epoch: int, entry: CertificateBatch) -> list[str]:
+    """A bad sample must be one of its batch's, named once, and its substitute one that exists."""
+    named = Counter(mishap.sample for mishap in entry.bad)
+    mine = set(plan.batch_samples(epoch, entry.index).tolist())
+    problems = [
+        f"sample {sample} is named as bad in batch {entry.index}, which does not hold it"
+        for sample in named
+        if sample not in mine
+    ]
+    problems += [
+        f"sample {sample} is named as bad {n} times in batch {entry.index}"
+        for sample, n in named.items()
+        if n > 1
+    ]
+    problems += [
+        f"sample {mishap.sample} was replaced by {mishap.substitute}, which cannot be"
+        for mishap in entry.bad
+        if mishap.substitute is not None
+        and (mishap.substitute >= plan.samples or mishap.substitute == mishap.sample)
+    ]
+    if all(mishap.substitute is None for mishap in entry.bad) and len(named) >= len(mine):
+        problems.append(f"nothing is left of batch {entry.index}")
     return problems
 
 
@@ -42,7 +113,7 @@ def verify(certificate: Certificate) -> list[str]:
         epochs=certificate.epoch + 1,
         seed=certificate.seed,
     )
-    problems = problems_of(plan, certificate.delivered)
+    problems = problems_of(plan, certificate.epoch, certificate.delivered)
     if certificate.exactly_once != (not problems) or certificate.problems != problems:
         problems.append("it says otherwise of itself")
     if certificate.batches != plan.batches:

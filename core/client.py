@@ -45,6 +45,15 @@ class Client:
         raw = body.model_dump_json() if isinstance(body, Message) else json.dumps(body or {})
         return self._call("POST", path, raw.encode(), once)
 
+    def delete(self, path: str) -> Any:
+        """The JSON answer to a DELETE, which is not repeated once sent."""
+        return self._call("DELETE", path, b"", once=True)
+
+    def download(self, path: str) -> bytes:
+        """What a GET answers that is no JSON."""
+        found: bytes = self._call("GET", path, None, raw=True)
+        return found
+
     def close(self) -> None:
         """Close the connection; the next call opens it again."""
         self._connection.close()
@@ -55,13 +64,16 @@ class Client:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _call(self, method: str, path: str, body: bytes | None, once: bool = False) -> Any:
+    def _call(
+        self, method: str, path: str, body: bytes | None, once: bool = False, raw: bool = False
+    ) -> Any:
         deadline = time.monotonic() + self._patience_s
         pause_s = 0.0  # a kept connection may have gone stale: the first repeat is at once
         stale = self._connection.sock is not None
         while True:
             try:
-                return self._exchange(method, self._base + path, body)
+                answer = self._exchange(method, self._base + path, body)
+                return answer if raw else self._parsed(answer)
             except _BusyError:
                 # The server is there and asks for patience: its database or broker is away.
                 if once or time.monotonic() + pause_s > deadline:
@@ -77,7 +89,7 @@ class Client:
             time.sleep(pause_s)
             pause_s = min(max(0.05, pause_s * 2), 1.0)
 
-    def _exchange(self, method: str, path: str, body: bytes | None) -> Any:
+    def _exchange(self, method: str, path: str, body: bytes | None) -> bytes:
         headers = {"Content-Type": "application/json"} if body is not None else {}
         self._connection.request(method, quote(path, safe="/?=&%"), body=body, headers=headers)
         response = self._connection.getresponse()
@@ -86,6 +98,9 @@ class Client:
             raise _BusyError(str(_failure(response.status, raw)))
         if response.status >= 300:
             raise _failure(response.status, raw)
+        return raw
+
+    def _parsed(self, raw: bytes) -> Any:
         try:
             return json.loads(raw) if raw else None
         except ValueError as error:

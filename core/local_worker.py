@@ -10,6 +10,7 @@ from typing import BinaryIO
 
 from ddlp.core.errors import BadSample, NoRoom
 from ddlp.core.messages import Lease, Message, WorkSpec
+from ddlp.core.mishap import Mishap
 from ddlp.core.produce import Producer
 from ddlp.core.store import BatchStore
 
@@ -32,6 +33,7 @@ class Report(Message):
     checksum: int = 0
     seconds: float = 0.0
     cpu_s: float = 0.0
+    bad: tuple[Mishap, ...] = ()
     problem: str | None = None
     permanent: bool = False
     no_room: bool = False

@@ -2,14 +2,15 @@
 
 import uuid
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from ddlp.core.energy import PowerModel
+from ddlp.core.mishap import Mishap
 from ddlp.core.plan import RunPlan
 from ddlp.core.schedule.batch import Batch
-from ddlp.core.types import DeviceKind, EpochState, Prong, RunState
+from ddlp.core.types import BadPolicy, DatasetState, DeviceKind, EpochState, Prong, RunState
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
@@ -24,10 +25,22 @@ class Message(BaseModel):
 
 
 class DatasetCreate(Message):
-    """Register a folder of images, one subfolder a class."""
+    """Register images: a folder with one subfolder a class, or a file that holds or lists them."""
 
-    uri: str = Field(min_length=1, max_length=4096, description="Path of the folder on the server.")
-    name: Name | None = Field(None, description="A name for it; the folder's own where left out.")
+    uri: str = Field(min_length=1, max_length=4096, description="Path on the server.")
+    name: Name | None = Field(None, description="A name for it; the path's own where left out.")
+    check: Literal["quick", "full"] = Field(
+        "quick", description="quick reads each image's head, full decodes each image."
+    )
+
+
+class ScanInfo(Message):
+    """How far a scan has come."""
+
+    found: int = Field(0, description="Samples found so far.")
+    done: int = Field(0, description="Of these, looked at.")
+    rejected: int = Field(0, description="Of these, found bad and left out.")
+    bytes: int = Field(0, description="Encoded bytes of what was looked at.")
 
 
 class DatasetInfo(Message):
@@ -35,11 +48,36 @@ class DatasetInfo(Message):
 
     name: str
     uri: str
-    version: str = Field(description="Hash over paths, sizes, times of change and labels.")
+    state: DatasetState
+    reason: str | None = Field(description="Why the scan failed.")
+    kind: str | None = Field(description="folder, manifest, tar or array, once that is known.")
+    check: str
+    version: str = Field(description="Hash over names, sizes, times of change and labels.")
     samples: int
     classes: list[str]
     total_bytes: int
+    rejected: int = Field(description="Files that were found bad and left out.")
+    progress: ScanInfo
     created_at: float
+
+
+class RejectedInfo(Message):
+    """A file that a scan left out."""
+
+    name: str
+    reason: str
+
+
+class PreviewSample(Message):
+    """One sample as a pipeline would take it, with what chance decides for it."""
+
+    sample: int
+    name: str
+    label: int
+    class_name: str
+    width: int
+    height: int
+    steps: list[dict[str, Any]] = Field(description="The parameters drawn, one object a step.")
 
 
 class PipelineCreate(Message):
@@ -70,6 +108,16 @@ class RunCreate(Message):
     seed: int = Field(0, ge=0, lt=2**63)
     strategy: str = Field("wrr", max_length=32)
     world_size: int = Field(1, ge=1, le=4096)
+    on_bad: BadPolicy = Field(
+        BadPolicy.FAIL, description="What a sample that cannot be used does to its batch."
+    )
+    max_bad_share: float = Field(
+        0.01,
+        ge=0,
+        le=1,
+        description="Share of an epoch's samples that may be bad before the run fails; "
+        "above 0, one always may.",
+    )
 
 
 class EpochInfo(Message):
@@ -107,12 +155,15 @@ class RunInfo(Message):
     dataset_version: str
     pipeline: str
     pipeline_hash: str
-    engine: str
+    engine: str = Field(description="The engines that made its batches, separated by commas.")
     batch_size: int
     epochs: int
     seed: int
     strategy: str
     world_size: int
+    on_bad: BadPolicy
+    max_bad_share: float
+    bad_samples: int = Field(description="Samples that were skipped or replaced, over all epochs.")
     state: RunState
     reason: str | None
     samples: int
@@ -127,6 +178,19 @@ class RunInfo(Message):
     created_at: float
     started_at: float | None
     ended_at: float | None
+
+
+class BadSampleInfo(Message):
+    """A sample that was skipped or replaced."""
+
+    id: int = Field(description="Grows: ask for older ones with before.")
+    epoch: int
+    batch: int
+    sample: int
+    name: str
+    reason: str
+    substitute: int | None = Field(description="The sample that took its place.")
+    action: str = Field(description="skipped or replaced")
 
 
 # Devices and workers
@@ -176,6 +240,7 @@ class WorkSpec(Message):
     dataset_version: str
     transforms: list[dict[str, Any]]
     plan: RunPlan
+    on_bad: BadPolicy = BadPolicy.FAIL
 
 
 class Lease(Message):
@@ -185,6 +250,23 @@ class Lease(Message):
     epoch: int = Field(ge=0)
     index: int = Field(ge=0)
     token: int = Field(ge=1)
+    losses: int = Field(
+        0, ge=0, description="Attempts at this batch of which nothing was heard any more."
+    )
+
+    @classmethod
+    def of(cls, run: uuid.UUID, batch: Batch) -> Self:
+        """What a device must know of a batch that it is to make."""
+        return cls(
+            run=run, epoch=batch.epoch, index=batch.index, token=batch.token, losses=batch.losses
+        )
+
+
+class Claimed(Message):
+    """A lease that a device may start on, as it stands now."""
+
+    lease: Lease
+    lasts_s: float = Field(description="After this many seconds it is given to someone else.")
 
 
 class Claim(Message):
@@ -203,6 +285,9 @@ class Commit(Message):
     checksum: int = Field(ge=0, lt=2**64)
     seconds: float = Field(ge=0)
     cpu_s: float = Field(ge=0)
+    bad: list[Mishap] = Field(
+        [], max_length=65_536, description="The samples of it that could not be used."
+    )
 
 
 class Failure(Message):
@@ -235,6 +320,7 @@ class Attached(Message):
     dataset_version: str
     transforms: list[dict[str, Any]]
     pipeline_hash: str
+    on_bad: BadPolicy = BadPolicy.FAIL
     epoch: int
     step: int
 
@@ -271,6 +357,7 @@ class FedBatch(Message):
     device: str
     location: str
     nbytes: int
+    samples: int = Field(description="How many it holds: bad ones may have been left out.")
 
     @classmethod
     def of(cls, batch: Batch) -> Self:
@@ -283,6 +370,7 @@ class FedBatch(Message):
             device=batch.device or "",
             location=batch.location or "",
             nbytes=batch.nbytes,
+            samples=batch.samples,
         )
 
 
@@ -305,35 +393,3 @@ class Damaged(Message):
     token: int = Field(ge=1)
     reason: str = Field(max_length=2000)
     gone: bool = Field(False, description="There is no file any more.")
-
-
-# Proof
-
-
-class CertificateBatch(Message):
-    """Who made one batch, and who received it."""
-
-    index: int
-    prong: Prong
-    device: str
-    attempt: int
-    checksum: str
-    rank: int
-    step: int
-
-
-class Certificate(Message):
-    """The record that proves that every sample of an epoch was delivered exactly once."""
-
-    run: uuid.UUID
-    epoch: int = Field(ge=0)
-    dataset_version: str
-    pipeline_hash: str
-    seed: int
-    samples: int = Field(ge=0)
-    batch_size: int = Field(ge=1)
-    batches: int
-    delivered: list[CertificateBatch]
-    exactly_once: bool
-    problems: list[str]
-    digest: str = Field(description="sha256 over everything above.")

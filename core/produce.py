@@ -5,10 +5,12 @@ from pathlib import Path
 
 from ddlp.core.batchfile import Array, BatchId, batch_tensors
 from ddlp.core.dataset import DatasetIndex
-from ddlp.core.errors import InvalidInput
+from ddlp.core.errors import BadSample, InvalidInput
 from ddlp.core.messages import Lease, WorkSpec
-from ddlp.core.pipeline import ENGINE, Engine, Pipeline, PipelineSpec
-from ddlp.core.schedule.run import Made
+from ddlp.core.mishap import Mishap
+from ddlp.core.pipeline import ENGINE, Engine, Pipeline, PipelineSpec, kept
+from ddlp.core.pipeline.isolated import IsolatedRenderer
+from ddlp.core.schedule.reports import Made
 from ddlp.core.store import BatchStore
 
 
@@ -16,22 +18,34 @@ class Producer:
     """Makes batches of one run into one store."""
 
     def __init__(self, spec: WorkSpec, store: BatchStore, device: str) -> None:
-        index = DatasetIndex(spec.index_path)
-        if index.version != spec.dataset_version:
+        self._spec = spec
+        self._index = DatasetIndex(spec.index_path)
+        if self._index.version != spec.dataset_version:
             raise InvalidInput(
-                f"{spec.index_path} has version {index.version[:12]}, the run needs "
+                f"{spec.index_path} has version {self._index.version[:12]}, the run needs "
                 f"{spec.dataset_version[:12]}; register the dataset again and make a new run"
             )
-        self._plan = spec.plan
         self._pipeline = Pipeline.parse(PipelineSpec(transforms=spec.transforms))
-        self._engine = Engine(index, self._pipeline, spec.plan.seed)
+        self._engine = Engine(self._index, self._pipeline, spec.plan.seed, spec.on_bad)
         self._store = store
         self._device = device
 
     def make(self, lease: Lease, speed: float = 1.0) -> Made:
-        """Make and publish a batch; below speed 1 as slowly as a processor of that speed would."""
+        """Make and publish a batch; below speed 1 as slowly as a processor of that speed would.
+
+        Whoever tried before and was never heard of again may have died of a sample: then each one
+        is decoded in a process of its own.
+        """
+        if not lease.losses:
+            return self._make(lease, self._engine, speed)
+        with IsolatedRenderer(self._spec.index_path, self._pipeline, self._spec.plan.seed) as apart:
+            seed, on_bad = self._spec.plan.seed, self._spec.on_bad
+            careful = Engine(self._index, self._pipeline, seed, on_bad, apart)
+            return self._make(lease, careful, speed)
+
+    def _make(self, lease: Lease, engine: Engine, speed: float) -> Made:
         started, started_cpu = time.monotonic(), time.process_time()
-        samples = self._plan.batch_samples(lease.epoch, lease.index)
+        samples = self._spec.plan.batch_samples(lease.epoch, lease.index)
         batch = BatchId(
             run=lease.run,
             epoch=lease.epoch,
@@ -42,13 +56,21 @@ class Producer:
             engine=ENGINE,
             device=self._device,
         )
+        mishaps: list[Mishap] = []
 
-        def fill(arrays: dict[str, Array]) -> None:
-            self._engine.fill(lease.epoch, samples, arrays["images"])
-            arrays["labels"][:] = self._engine.labels(samples)
-            arrays["samples"][:] = samples
+        def fill(arrays: dict[str, Array]) -> int:
+            mishaps.extend(engine.fill(lease.epoch, samples, arrays["images"]))
+            left = kept(samples, mishaps)
+            if not len(left):
+                raise BadSample(
+                    f"none of its {len(samples)} samples can be used; the first: "
+                    f"{mishaps[0].name}: {mishaps[0].reason}"
+                )
+            arrays["labels"][: len(left)] = engine.labels(left)
+            arrays["samples"][: len(left)] = left
+            return len(left)
 
-        tensors = batch_tensors(len(samples), self._pipeline.height, self._pipeline.width)
+        tensors = batch_tensors(len(samples), self._pipeline.shape, self._pipeline.dtype)
         stored = self._store.write(batch, tensors, fill)
         cpu_s = time.process_time() - started_cpu
         if speed < 1:
@@ -59,6 +81,7 @@ class Producer:
             checksum=stored.checksum,
             seconds=time.monotonic() - started,
             cpu_s=cpu_s,
+            bad=tuple(mishaps),
         )
 
 

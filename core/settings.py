@@ -4,7 +4,7 @@ import difflib
 import hashlib
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
@@ -52,6 +52,11 @@ class Settings(BaseSettings):
     device_name: str | None = Field(
         None,
         description="Name a worker registers under; made from its prong and host where left out.",
+    )
+    engine: Literal["auto", "fused", "reference"] = Field(
+        "auto",
+        description="What makes pixels: the fused kernel, the slower reference, or the first where "
+        "it works; both make the same bytes.",
     )
     cpu_workers: int | None = Field(
         None,

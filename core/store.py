@@ -14,7 +14,7 @@ import os
 import shutil
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from ddlp.core.batchfile import Array, BatchId, TensorSpec, layout, seal, tensor_views, unseal
@@ -39,16 +39,25 @@ class BatchStore:
         self.root = root
 
     def write(
-        self, batch: BatchId, tensors: list[TensorSpec], fill: Callable[[dict[str, Array]], None]
+        self, batch: BatchId, tensors: list[TensorSpec], fill: Callable[[dict[str, Array]], int]
     ) -> StoredBatch:
-        """Make one batch: `fill` writes into its memory, then it appears under its final name."""
+        """Make one batch: `fill` writes into its memory, then it appears under its final name.
+
+        `fill` says how many samples it wrote; where it left some out, the batch is shorter.
+        """
         folder = self.root / f"{RUN_PREFIX}{batch.run}"
         making = folder / "making" / f"{batch.token}-{uuid.uuid4().hex}"
         _, nbytes = layout(tensors)
         try:
             with _Mapped(folder, making, nbytes) as memory:
-                fill(tensor_views(memory, tensors))
-                checksum = seal(memory, batch, tensors)
+                arrays = tensor_views(memory, tensors)
+                samples = fill(arrays)
+                if samples < batch.samples:
+                    batch = replace(batch, samples=samples)
+                    tensors = _shorten(memory, tensors, arrays, samples)
+                    _, nbytes = layout(tensors)
+                    os.truncate(making, nbytes)
+                checksum = seal(memory[:nbytes], batch, tensors)
         except BaseException:
             making.unlink(missing_ok=True)
             raise
@@ -66,6 +75,17 @@ class BatchStore:
         path.unlink(missing_ok=True)
         for making in (path.parent / "making").glob(f"{token}-*"):
             making.unlink(missing_ok=True)
+
+
+def _shorten(
+    memory: memoryview, tensors: list[TensorSpec], arrays: dict[str, Array], samples: int
+) -> list[TensorSpec]:
+    """Move the tensors of a batch together that holds fewer samples than were planned."""
+    shorter = [replace(tensor, shape=(samples, *tensor.shape[1:])) for tensor in tensors]
+    moved = tensor_views(memory, shorter)
+    for tensor in tensors[1:]:  # the first one begins where it did
+        moved[tensor.name][:] = arrays[tensor.name][:samples].copy()
+    return shorter
 
 
 def store_limit(batch_bytes: int, quota_bytes: int, place: Path) -> int:

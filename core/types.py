@@ -49,6 +49,11 @@ class BatchState(StrEnum):
         """Whether somebody is meant to be producing it."""
         return self in (BatchState.QUEUED, BatchState.LEASED)
 
+    @property
+    def made(self) -> bool:
+        """Whether it was produced and nothing has happened to it since."""
+        return self in (BatchState.READY, BatchState.HANDED, BatchState.CONSUMED)
+
 
 class EpochState(StrEnum):
     """Where one epoch of a run stands."""
@@ -56,6 +61,25 @@ class EpochState(StrEnum):
     OPEN = "open"
     COMPLETE = "complete"
     ABANDONED = "abandoned"
+
+
+class BadPolicy(StrEnum):
+    """What a sample that cannot be used does to its batch."""
+
+    FAIL = "fail"
+    """It ends the run."""
+    SKIP = "skip"
+    """It is left out: the batch is shorter."""
+    REPLACE = "replace"
+    """Another one of its class takes its place, always the same one."""
+
+
+class DatasetState(StrEnum):
+    """Where the scan of a dataset stands."""
+
+    SCANNING = "scanning"
+    READY = "ready"
+    FAILED = "failed"
 
 
 class Provenance(StrEnum):

@@ -15,9 +15,11 @@ except ImportError as error:
     ) from error
 
 from ddlp.core.errors import Conflict, InvalidInput, WaitTimeout
+from ddlp.core.messages import BadSampleInfo
 from ddlp.core.pipeline import Pipeline, PipelineSpec
 from ddlp.core.ranges import Ranges
 from ddlp.core.settings import load_settings
+from ddlp.core.types import BadPolicy
 from ddlp.loader.feed import Feed, LoaderState, RemoteFeed
 from ddlp.loader.local import LocalFeed, LocalRun
 from ddlp.loader.prefetch import Position, Prefetcher
@@ -63,7 +65,7 @@ class DualLoader:
     @classmethod
     def local(
         cls,
-        folder: str | Path,
+        data: str | Path,
         *,
         pipeline: str | dict[str, Any] = "imagenet-train",
         batch_size: int = 64,
@@ -72,15 +74,17 @@ class DualLoader:
         strategy: str = "wrr",
         workers: int | None = None,
         csd_speed: float | None = None,
+        on_bad: str = "fail",
+        max_bad_share: float = 0.01,
         device: str = "cpu",
         prefetch: int = 4,
         normalize: bool = True,
         wait_timeout_s: float | None = None,
     ) -> Self:
-        """Preprocess a folder of images in processes of this machine; no server is needed.
+        """Preprocess images in processes of this machine; no server is needed.
 
         Args:
-            folder: Images, one subfolder a class.
+            data: A folder with one subfolder a class, a manifest, tar files or arrays.
             pipeline: A preset's name, or {"transforms": [...]}.
             batch_size: Samples a batch.
             epochs: Passes over the data.
@@ -88,6 +92,8 @@ class DualLoader:
             strategy: `wrr`, `mte`, `cpu` or `csd`.
             workers: CPU processes; the number of cores where left out.
             csd_speed: Adds an emulated CSD of this speed relative to a core.
+            on_bad: What a sample that cannot be used does: `fail`, `skip` or `replace`.
+            max_bad_share: Share of an epoch's samples that may be bad before the run fails.
             device: Where tensors go.
             prefetch: Batches that are read ahead.
             normalize: Scale pixels with the pipeline's mean and deviation, on the device.
@@ -95,7 +101,7 @@ class DualLoader:
         """
         _check_prefetch(prefetch)
         run = LocalRun(
-            folder=Path(folder),
+            data=Path(data),
             pipeline=_pipeline(pipeline),
             batch_size=batch_size,
             epochs=epochs,
@@ -103,6 +109,8 @@ class DualLoader:
             strategy=strategy,
             workers=workers or load_settings().cpu_workers_used,
             csd_speed=csd_speed,
+            on_bad=_policy(on_bad),
+            max_bad_share=max_bad_share,
         )
         loader = cls.__new__(cls)
         loader._rank = 0
@@ -133,6 +141,11 @@ class DualLoader:
     def epochs(self) -> int:
         """How many epochs the run has."""
         return self._feed.attached.plan.epochs
+
+    @property
+    def bad_samples(self) -> list[BadSampleInfo]:
+        """The samples of the run that were skipped or replaced so far, with file and reason."""
+        return self._feed.bad_samples()
 
     def __len__(self) -> int:
         """Batches that this rank receives an epoch."""
@@ -225,6 +238,7 @@ class DualLoader:
             **asdict(attached.plan),
             "dataset": attached.dataset_version,
             "pipeline": attached.pipeline_hash,
+            "on_bad": attached.on_bad.value,
         }
 
     def close(self) -> None:
@@ -243,6 +257,13 @@ class DualLoader:
 def _check_prefetch(prefetch: int) -> None:
     if not 1 <= prefetch <= _MOST_AHEAD:
         raise InvalidInput(f"prefetch={prefetch} is not from 1 to {_MOST_AHEAD}")
+
+
+def _policy(given: str) -> BadPolicy:
+    try:
+        return BadPolicy(given)
+    except ValueError as error:
+        raise InvalidInput(f"on_bad={given!r} is none of {', '.join(BadPolicy)}") from error
 
 
 def _pipeline(given: str | dict[str, Any]) -> Pipeline:

@@ -5,7 +5,17 @@ from typing import Any, Protocol
 
 from ddlp.core.client import Client
 from ddlp.core.errors import Conflict, DdlpError
-from ddlp.core.messages import Attach, Attached, Damaged, Fed, FeedRequest, Rewind
+from ddlp.core.messages import (
+    Attach,
+    Attached,
+    BadSampleInfo,
+    Damaged,
+    Fed,
+    FeedRequest,
+    Rewind,
+)
+
+_PAGE = 1000
 
 
 @dataclass(frozen=True)
@@ -36,6 +46,9 @@ class Feed(Protocol):
 
     def split(self, epoch: int) -> int | None:
         """What a state must carry because nobody else remembers it."""
+
+    def bad_samples(self) -> list[BadSampleInfo]:
+        """The samples that were skipped or replaced so far, the oldest first."""
 
     def resume(self, rank: int, state: LoaderState) -> None:
         """Go to where a checkpoint was taken."""
@@ -72,6 +85,17 @@ class RemoteFeed:
     def split(self, epoch: int) -> int | None:
         """The server remembers it."""
         return None
+
+    def bad_samples(self) -> list[BadSampleInfo]:
+        """What the server has noted; asked over a connection of its own, from any thread."""
+        found: list[BadSampleInfo] = []
+        with Client(self._client.url) as client:
+            while True:
+                before = f"&before={found[-1].id}" if found else ""
+                page = client.get(f"{self._path}/bad-samples?limit={_PAGE}{before}")
+                found += [BadSampleInfo.model_validate(entry) for entry in page]
+                if len(page) < _PAGE:
+                    return found[::-1]
 
     def resume(self, rank: int, state: LoaderState) -> None:
         """The server knows what was delivered since, and delivers it again."""

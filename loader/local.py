@@ -16,20 +16,37 @@ from pathlib import Path
 from typing import Any
 
 from ddlp.core.batchfile import batch_tensors, layout
-from ddlp.core.dataset import scan_folder, write_index
+from ddlp.core.dataset import DatasetIndex, ScanOptions, scan
 from ddlp.core.errors import Conflict, InvalidInput, Refused
 from ddlp.core.local_worker import Hello, Report
-from ddlp.core.messages import Attached, Damaged, Fed, FedBatch, FeedRequest, Lease, WorkSpec
+from ddlp.core.messages import (
+    Attached,
+    BadSampleInfo,
+    Damaged,
+    Fed,
+    FedBatch,
+    FeedRequest,
+    Lease,
+    WorkSpec,
+)
+from ddlp.core.mishap import Mishap
 from ddlp.core.owned_folder import make_owned_folder, shared_memory
 from ddlp.core.pipeline import Pipeline
 from ddlp.core.plan import RunPlan
 from ddlp.core.produce import forget
 from ddlp.core.ranges import Ranges
-from ddlp.core.schedule import Batch, EpochSchedule, Limits, RunSchedule, strategy
-from ddlp.core.schedule.run import Made
+from ddlp.core.schedule import (
+    Batch,
+    EpochSchedule,
+    Limits,
+    Made,
+    RunSchedule,
+    explain_wait,
+    strategy,
+)
 from ddlp.core.settings import Settings, load_settings
 from ddlp.core.store import BatchStore, store_limit
-from ddlp.core.types import Prong, RunState
+from ddlp.core.types import BadPolicy, Prong, RunState
 from ddlp.loader.feed import LoaderState
 from ddlp.loader.worker_process import WorkerProcess
 
@@ -40,7 +57,7 @@ _GLANCE_S = 0.5
 class LocalRun:
     """Everything that decides a run in the training process."""
 
-    folder: Path
+    data: Path
     pipeline: Pipeline
     batch_size: int
     epochs: int
@@ -48,6 +65,8 @@ class LocalRun:
     strategy: str
     workers: int
     csd_speed: float | None = None
+    on_bad: BadPolicy = BadPolicy.FAIL
+    max_bad_share: float = 0.01
 
     def __post_init__(self) -> None:
         strategy(self.strategy)
@@ -56,6 +75,8 @@ class LocalRun:
                 raise InvalidInput(f"{name}={getattr(self, name)} is too small; use 1 or more")
         if self.csd_speed is not None and not 0 < self.csd_speed <= 1:
             raise InvalidInput(f"csd_speed={self.csd_speed} is not above 0 and at most 1")
+        if not 0 <= self.max_bad_share <= 1:
+            raise InvalidInput(f"max_bad_share={self.max_bad_share} is not from 0 to 1")
         if self.csd_speed is None and self.strategy == "csd":
             raise InvalidInput("strategy 'csd' needs a CSD; give csd_speed to emulate one")
 
@@ -64,31 +85,32 @@ class LocalFeed:
     """Schedules a run and serves its one rank."""
 
     def __init__(self, run: LocalRun) -> None:
-        scan = scan_folder(run.folder.resolve())
-        if run.batch_size > len(scan.paths):
-            raise InvalidInput(
-                f"batch_size={run.batch_size} is more than the dataset's {len(scan.paths)} samples"
-            )
         settings = load_settings()
         self._memory = make_owned_folder(settings.cpu_store or shared_memory())
         self._drive = make_owned_folder(settings.csd_store or Path(tempfile.gettempdir()))
-        summary = write_index(scan, self._memory / "index")
-        plan = RunPlan(len(scan.paths), run.batch_size, run.epochs, run.seed)
+        try:
+            index = _scan(run, self._memory / "index")
+        except BaseException:
+            _clear({}, [self._memory, self._drive])
+            raise
+        plan = RunPlan(index.samples, run.batch_size, run.epochs, run.seed)
         self._spec = WorkSpec(
             run=uuid.uuid4(),
             index_path=self._memory / "index",
-            dataset_version=summary.version,
+            dataset_version=index.version,
             transforms=run.pipeline.spec.transforms,
             plan=plan,
+            on_bad=run.on_bad,
         )
         self.attached = Attached(
             run=self._spec.run,
             session=uuid.uuid4(),
-            dataset_version=summary.version,
-            name=run.folder.name,
+            dataset_version=index.version,
+            name=run.data.name,
             plan=plan,
             transforms=self._spec.transforms,
             pipeline_hash=run.pipeline.hash,
+            on_bad=run.on_bad,
             epoch=0,
             step=0,
         )
@@ -96,6 +118,7 @@ class LocalFeed:
         self._schedule = RunSchedule(plan, strategy(run.strategy), self._limits(run, settings))
         self._changed = threading.Condition()
         self._closed = False
+        self._mishaps: dict[tuple[int, int], tuple[Mishap, ...]] = {}
         self._workers: dict[str, WorkerProcess] = {}
         for number in range(run.workers):
             self._start(Prong.CPU, f"cpu-{number}", self._memory, 1.0)
@@ -104,10 +127,14 @@ class LocalFeed:
         self._end = weakref.finalize(self, _clear, self._workers, [self._memory, self._drive])
 
     def _limits(self, run: LocalRun, settings: Settings) -> Limits:
-        _, nbytes = layout(batch_tensors(run.batch_size, run.pipeline.height, run.pipeline.width))
+        _, nbytes = layout(batch_tensors(run.batch_size, run.pipeline.shape, run.pipeline.dtype))
         cpu = store_limit(nbytes, settings.cpu_store_bytes, self._memory)
         csd = store_limit(nbytes, settings.csd_store_bytes, self._drive)
-        return Limits(stored={Prong.CPU: min(cpu, settings.cpu_window), Prong.CSD: csd})
+        return Limits(
+            stored={Prong.CPU: min(cpu, settings.cpu_window), Prong.CSD: csd},
+            sample_s=run.pipeline.decode.max_seconds,
+            bad_share=run.max_bad_share,
+        )
 
     def exchange(self, request: FeedRequest) -> Fed:
         """Take acknowledgements; wait for a batch up to the time given."""
@@ -134,6 +161,16 @@ class LocalFeed:
         with self._changed:
             schedule = self._schedule.epochs.get(epoch)
             return schedule.split if schedule else None
+
+    def bad_samples(self) -> list[BadSampleInfo]:
+        """What the workers reported, by epoch and batch."""
+        with self._changed:
+            known = sorted(self._mishaps.items())
+        flat = [(epoch, index, mishap) for (epoch, index), bad in known for mishap in bad]
+        return [
+            BadSampleInfo(id=place, epoch=epoch, batch=index, action=mishap.action, **vars(mishap))
+            for place, (epoch, index, mishap) in enumerate(flat)
+        ]
 
     def resume(self, rank: int, state: LoaderState) -> None:
         """Take the epoch up where it was left; only before the first batch."""
@@ -162,13 +199,14 @@ class LocalFeed:
         if request.want:
             batches = schedule.fetch(request.rank, request.epoch, request.received, request.want)
         done = schedule.rank_done(request.rank, request.epoch, request.received + len(batches))
-        bad = schedule.poisoned
         return Fed(
             batches=[FedBatch.of(batch) for batch in batches],
             done=done,
-            state=RunState.FAILED if bad else RunState.RUNNING,
-            reason=f"batch {bad.index} of epoch {bad.epoch}: {bad.reason}" if bad else None,
-            waiting_for=None if batches else schedule.explain_wait(0, request.epoch, self._clock()),
+            state=RunState.FAILED if schedule.doom else RunState.RUNNING,
+            reason=schedule.doom,
+            waiting_for=None
+            if batches
+            else explain_wait(schedule, 0, request.epoch, self._clock()),
         )
 
     def _start(self, prong: Prong, name: str, store: Path, speed: float) -> None:
@@ -179,30 +217,38 @@ class LocalFeed:
         self._schedule.set_slots(Counter(worker.prong for worker in self._workers.values()))
 
     def _advance(self) -> None:
-        """Take back what is late, and give the workers what the windows have room for."""
-        if self._closed or self._schedule.poisoned:
+        """Give the workers what there is to do, and take note of what changed."""
+        if self._closed:
             return
-        now = self._clock()
+        if self._schedule.doom is None:
+            self._give_out(self._clock())
+        changes = self._schedule.changes()
+        self._mishaps |= changes.mishaps
+        for attempt in changes.void:
+            BatchStore(self._workers[attempt.device].hello.store).discard(
+                self._spec.run, attempt.epoch, attempt.index, attempt.token
+            )
+
+    def _give_out(self, now: float) -> None:
+        """Take back what is late, and lease what the windows have room for."""
         for late in self._schedule.expire(now):
             self._workers[late.device or ""].kill()
         for batch in self._schedule.top_up(now):
             mine = [w for w in self._workers.values() if w.prong is batch.prong]
             worker = min(mine, key=lambda w: w.outstanding)
             self._schedule.claim(batch.epoch, batch.index, batch.token, worker.name, now)
-            worker.send(
-                Lease(run=self._spec.run, epoch=batch.epoch, index=batch.index, token=batch.token)
-            )
-        for attempt in self._schedule.changes().void:
-            worker = self._workers[attempt.device]
-            BatchStore(worker.hello.store).discard(
-                self._spec.run, attempt.epoch, attempt.index, attempt.token
-            )
+            worker.send(Lease.of(self._spec.run, batch))
 
     def _on_report(self, report: Report) -> None:
         with self._changed:
             lease = report.lease
             made = Made(
-                report.location, report.nbytes, report.checksum, report.seconds, report.cpu_s
+                location=report.location,
+                nbytes=report.nbytes,
+                checksum=report.checksum,
+                seconds=report.seconds,
+                cpu_s=report.cpu_s,
+                bad=report.bad,
             )
             batch = self._schedule.find(lease.epoch, lease.index)
             if batch is not None and batch.device in self._workers:
@@ -217,6 +263,8 @@ class LocalFeed:
                     self._schedule.fail(*key, report.problem, report.permanent)
             except Refused:
                 forget(made)
+            except InvalidInput as error:
+                self._schedule.fail(*key, str(error), permanent=True)
             self._advance()
             self._changed.notify_all()
 
@@ -226,11 +274,22 @@ class LocalFeed:
                 return
             worker.close()
             self._schedule.device_gone(worker.name, worker.prong)
-            if not self._schedule.poisoned:
+            if not self._schedule.doom:
                 hello = worker.hello
                 self._start(worker.prong, worker.name, hello.store, hello.speed)
                 self._advance()
             self._changed.notify_all()
+
+
+def _scan(run: LocalRun, into: Path) -> DatasetIndex:
+    """The index of a run's data, made in this process."""
+    scan(run.data.resolve(), into, ScanOptions(), lambda _: None, lambda: False)
+    index = DatasetIndex(into)
+    if run.batch_size > index.samples:
+        raise InvalidInput(
+            f"batch_size={run.batch_size} is more than the dataset's {index.samples} samples"
+        )
+    return index
 
 
 def _weakly(method: Callable[[Any], None]) -> Callable[[Any], None]:

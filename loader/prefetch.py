@@ -138,7 +138,7 @@ class Prefetcher:
             epoch=self._epoch,
             index=fed.index,
             token=fed.token,
-            samples=attached.plan.batch_length(fed.index),
+            samples=fed.samples,
             pipeline=attached.pipeline_hash,
             engine="",
             device="",

@@ -26,9 +26,10 @@ class ToTensors:
     def __init__(self, pipeline: Pipeline, device: str, normalize: bool) -> None:
         self._device = torch.device(device)
         self._scale: tuple[torch.Tensor, torch.Tensor] | None = None
-        if normalize and pipeline.normalize is not None:
-            mean = torch.tensor(pipeline.normalize.mean, device=self._device)
-            std = torch.tensor(pipeline.normalize.std, device=self._device)
+        scale = pipeline.normalize
+        if normalize and scale is not None and not scale.early:
+            mean = torch.tensor(scale.mean, device=self._device)
+            std = torch.tensor(scale.std, device=self._device)
             # (x / 255 - mean) / std as one multiplication and one addition.
             self._scale = (1 / (255 * std)).view(1, 1, 1, 3), (-mean / std).view(1, 1, 1, 3)
 

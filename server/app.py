@@ -16,6 +16,7 @@ from ddlp.server.context import Context
 from ddlp.server.database import Database, migrate
 from ddlp.server.dispatcher import Dispatcher
 from ddlp.server.routes import datasets, devices, events, feed, health, leases, pipelines, runs
+from ddlp.server.scanner import Scanner
 from ddlp.server.security import Guard
 
 VERSION = "0.1.0"
@@ -49,13 +50,16 @@ def open_context(settings: Settings) -> Context:
     database = Database(settings.database)
     migrate(database.engine)
     dispatcher = Dispatcher(database, Board(settings), broker.send)
+    scanner = Scanner(database, settings)
+    scanner.start()
     broker.start()
     dispatcher.start()
-    return Context(settings, database, dispatcher, broker)
+    return Context(settings, database, dispatcher, broker, scanner)
 
 
 def close_context(context: Context) -> None:
     """Stop the threads; batches on the server's own tmpfs go with it, to be made again."""
+    context.scanner.stop()
     context.dispatcher.stop()
     context.broker.close()
     context.database.close()

@@ -15,10 +15,12 @@ from sqlalchemy.orm import Session
 from ddlp.core.batchfile import batch_tensors, layout
 from ddlp.core.energy import PowerModel
 from ddlp.core.errors import Conflict, InvalidInput, NotFound, Refused
+from ddlp.core.image.arithmetic import same_arithmetic
 from ddlp.core.lifecycle import ACTIVE, TERMINAL
 from ddlp.core.messages import (
     Attach,
     Claim,
+    Claimed,
     Commit,
     Failure,
     Fed,
@@ -29,8 +31,7 @@ from ddlp.core.messages import (
 )
 from ddlp.core.pipeline import ENGINE, Pipeline, PipelineSpec
 from ddlp.core.plan import RunPlan
-from ddlp.core.schedule import Batch, Limits, RunSchedule, strategy
-from ddlp.core.schedule.run import Made
+from ddlp.core.schedule import Batch, Limits, Made, RunSchedule, explain_wait, strategy
 from ddlp.core.settings import Settings
 from ddlp.core.store import batch_path, store_limit
 from ddlp.core.types import DeviceKind, Prong, RunState
@@ -81,6 +82,10 @@ class ActiveRun:
     state: RunState
     schedule: RunSchedule
     engine: str = ENGINE
+    """Names the arithmetic that its batches need."""
+    engines: set[str] = field(default_factory=set)
+    """The engines that made its batches, and how many of them the database knows."""
+    engines_saved: int = 0
     reason: str | None = None
     telemetry: Telemetry = field(default_factory=Telemetry)
     trainers: dict[int, float] = field(default_factory=dict)
@@ -123,7 +128,17 @@ class Board:
         )
         oldest = min(schedule.epochs, default=schedule.next_epoch)
         schedule.rank_epoch = [min(oldest, plan.epochs - 1)] * plan.world_size
-        run = ActiveRun(row.id, row.name, RunState(row.state), schedule, row.engine, row.reason)
+        engines = set(filter(None, row.engines.split(", ")))
+        run = ActiveRun(
+            id=row.id,
+            name=row.name,
+            state=RunState(row.state),
+            schedule=schedule,
+            engine=row.engine,
+            engines=engines,
+            engines_saved=len(engines),
+            reason=row.reason,
+        )
         self.runs[row.id] = run
         return run
 
@@ -135,11 +150,15 @@ class Board:
 
     def _limits(self, row: Run) -> Limits:
         pipeline = Pipeline.parse(PipelineSpec(transforms=row.transforms))
-        _, nbytes = layout(batch_tensors(row.batch_size, pipeline.height, pipeline.width))
+        _, nbytes = layout(batch_tensors(row.batch_size, pipeline.shape, pipeline.dtype))
         settings = self.settings
         cpu = store_limit(nbytes, settings.cpu_store_bytes, settings.cpu_store_path)
         csd = store_limit(nbytes, settings.csd_store_bytes, settings.csd_store_path)
-        return Limits(stored={Prong.CPU: min(cpu, settings.cpu_window), Prong.CSD: csd})
+        return Limits(
+            stored={Prong.CPU: min(cpu, settings.cpu_window), Prong.CSD: csd},
+            sample_s=pipeline.decode.max_seconds,
+            bad_share=row.max_bad_share,
+        )
 
     # Devices
 
@@ -155,7 +174,7 @@ class Board:
         """Worker slots by prong of the live devices that make a run's very bytes."""
         slots: Counter[Prong] = Counter()
         for device in self.devices.values():
-            if not device.gone and device.engine == run.engine:
+            if not device.gone and same_arithmetic(device.engine, run.engine):
                 slots[device.prong] += device.slots
         return slots
 
@@ -189,14 +208,20 @@ class Board:
 
     # Workers
 
-    def claim(self, claim: Claim, now: float) -> None:
-        """A worker starts on a lease."""
+    def claim(self, claim: Claim, now: float) -> Claimed:
+        """A worker starts on a lease, and learns what became of earlier attempts."""
         lease = claim.lease
         run = self._leased_run(lease)
         device = self.devices.get(claim.device)
-        if device is not None and device.engine != run.engine:
-            raise Refused(f"run {run.name} needs engine {run.engine}, not {device.engine}")
-        run.schedule.claim(lease.epoch, lease.index, lease.token, claim.device, now)
+        if device is not None and not same_arithmetic(device.engine, run.engine):
+            raise Refused(
+                f"run {run.name} needs the arithmetic of engine {run.engine}, not {device.engine}"
+            )
+        batch = run.schedule.claim(lease.epoch, lease.index, lease.token, claim.device, now)
+        return Claimed(
+            lease=lease.model_copy(update={"losses": batch.losses}),
+            lasts_s=batch.deadline - now,
+        )
 
     def commit(self, commit: Commit, now: float) -> None:
         """A worker has finished a lease."""
@@ -206,7 +231,14 @@ class Board:
         if device is None:
             raise Refused(f"device {commit.device} is not registered; register it, then try again")
         path = batch_path(Path(device.store), lease.run, lease.epoch, lease.index, lease.token)
-        made = Made(str(path), commit.nbytes, commit.checksum, commit.seconds, commit.cpu_s)
+        made = Made(
+            location=str(path),
+            nbytes=commit.nbytes,
+            checksum=commit.checksum,
+            seconds=commit.seconds,
+            cpu_s=commit.cpu_s,
+            bad=tuple(commit.bad),
+        )
         try:
             news = run.schedule.commit(lease.epoch, lease.index, lease.token, made, now)
         except Refused:
@@ -214,10 +246,11 @@ class Board:
             raise
         if not news:
             return
+        run.engines.add(device.engine)
         busy_s = commit.cpu_s if device.kind is DeviceKind.HOST else commit.seconds
         bucket = Bucket(
             batches=1,
-            images=run.schedule.plan.batch_length(lease.index),
+            images=run.schedule.plan.batch_length(lease.index) - made.left_out,
             nbytes=commit.nbytes,
             busy_s=commit.seconds,
             cpu_s=commit.cpu_s,
@@ -288,14 +321,13 @@ class Board:
 
     def acknowledge(self, run: ActiveRun, request: FeedRequest, now: float) -> None:
         """Take note of what a rank has consumed, and of how it spent its time."""
-        plan = run.schedule.plan
         if run.sessions.setdefault(request.rank, request.session) != request.session:
             raise Conflict(f"another process joined run {run.name} as rank {request.rank}")
         run.trainers[request.rank] = now
         consumed = run.schedule.consume(request.rank, request.epoch, request.consumed, now)
         bucket = Bucket(
             batches=len(consumed),
-            images=sum(plan.batch_length(batch.index) for batch in consumed),
+            images=sum(batch.samples for batch in consumed),
             nbytes=sum(batch.nbytes for batch in consumed),
             waited_s=request.waited_s,
             trained_s=request.trained_s,
@@ -312,7 +344,7 @@ class Board:
         done = schedule.rank_done(request.rank, request.epoch, received)
         waiting = None
         if not batches and not done:
-            waiting = schedule.explain_wait(request.rank, request.epoch, now)
+            waiting = explain_wait(schedule, request.rank, request.epoch, now)
         return Fed(
             batches=[FedBatch.of(batch) for batch in batches],
             done=done,

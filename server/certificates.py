@@ -1,14 +1,16 @@
 """The certificate of an epoch: made from the ledger, and checked against the plan."""
 
+from collections import defaultdict
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from ddlp.core.certificate import problems_of, seal
+from ddlp.core.certificate import Certificate, CertificateBatch, problems_of, seal
 from ddlp.core.errors import NotFound
-from ddlp.core.messages import Certificate, CertificateBatch
+from ddlp.core.mishap import Mishap
 from ddlp.core.types import BatchState, Prong
 from ddlp.server.board import run_plan
-from ddlp.server.models import BatchRow, Epoch, Run
+from ddlp.server.models import BadSample, BatchRow, Epoch, Run
 
 
 def make(session: Session, run: Run, number: int) -> Certificate:
@@ -25,8 +27,9 @@ def make(session: Session, run: Run, number: int) -> Certificate:
         )
         .order_by(BatchRow.step, BatchRow.rank)
     )
-    delivered = [_entry(row) for row in rows]
-    problems = problems_of(run_plan(run), delivered)
+    bad = _bad(session, run, number)
+    delivered = [_entry(row, bad[row.index]) for row in rows]
+    problems = problems_of(run_plan(run), number, delivered)
     return seal(
         {
             "run": str(run.id),
@@ -44,7 +47,20 @@ def make(session: Session, run: Run, number: int) -> Certificate:
     )
 
 
-def _entry(row: BatchRow) -> CertificateBatch:
+def _bad(session: Session, run: Run, number: int) -> dict[int, list[Mishap]]:
+    """The bad samples of an epoch, by batch."""
+    found: dict[int, list[Mishap]] = defaultdict(list)
+    rows = session.scalars(
+        select(BadSample)
+        .where(BadSample.run_id == run.id, BadSample.epoch == number)
+        .order_by(BadSample.batch, BadSample.sample)
+    )
+    for row in rows:
+        found[row.batch].append(Mishap(row.sample, row.name, row.reason, row.substitute))
+    return found
+
+
+def _entry(row: BatchRow, bad: list[Mishap]) -> CertificateBatch:
     return CertificateBatch(
         index=row.index,
         prong=Prong(row.prong),
@@ -53,4 +69,5 @@ def _entry(row: BatchRow) -> CertificateBatch:
         checksum=row.checksum,
         rank=row.rank or 0,
         step=row.step or 0,
+        bad=bad,
     )

@@ -16,6 +16,7 @@ from ddlp.server.broker import Broker
 from ddlp.server.database import Database
 from ddlp.server.dispatcher import Dispatcher
 from ddlp.server.models import Run
+from ddlp.server.scanner import Scanner
 
 
 @dataclass
@@ -26,6 +27,7 @@ class Context:
     database: Database
     dispatcher: Dispatcher
     broker: Broker
+    scanner: Scanner
     streams: int = 0
     """Open event streams."""
 

@@ -1,65 +1,116 @@
-"""Registers datasets: a scan, an index file, a row."""
+"""Datasets: their rows in the database, from the first word of one to its removal."""
 
 import re
 import time
 import uuid
 from pathlib import Path
 
-from sqlalchemy import select
+from sqlalchemy import delete, exists, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from ddlp.core.dataset import scan_folder, write_index
+from ddlp.core.dataset import DatasetIndex
 from ddlp.core.errors import Conflict, InvalidInput, NotAllowed, NotFound
-from ddlp.core.messages import DatasetCreate, DatasetInfo
+from ddlp.core.lifecycle import ACTIVE
+from ddlp.core.messages import DatasetCreate, DatasetInfo, RejectedInfo, ScanInfo
 from ddlp.core.settings import Settings
+from ddlp.core.types import DatasetState
 from ddlp.server.ledger import audit
-from ddlp.server.models import Dataset
+from ddlp.server.models import Dataset, Run
 
 
-def register(session: Session, settings: Settings, body: DatasetCreate) -> Dataset:
-    """Scan a folder and remember it; nothing is left behind when that fails."""
+def add(session: Session, settings: Settings, body: DatasetCreate) -> Dataset:
+    """Remember a dataset that is to be scanned; one whose scan failed gives its name away."""
     root = allowed_path(settings, body.uri)
     name = body.name or _name_of(root)
-    if session.scalar(select(Dataset).where(Dataset.name == name)):
-        raise Conflict(f"there is a dataset {name} already; choose another name")
+    known = session.scalar(select(Dataset).where(Dataset.name == name))
+    if known is not None and known.state == DatasetState.FAILED.value:
+        session.delete(known)
+        session.flush()
+    elif known is not None:
+        raise _taken(name)
     dataset_id = uuid.uuid4()
-    index_path = settings.home.absolute() / "indexes" / f"{dataset_id}.idx"
-    summary = write_index(scan_folder(root, settings.roots), index_path)
     row = Dataset(
         id=dataset_id,
         name=name,
         uri=str(root),
-        version=summary.version,
-        samples=summary.samples,
-        classes=list(summary.classes),
-        total_bytes=summary.total_bytes,
-        index_path=str(index_path),
+        check=body.check,
+        state=DatasetState.SCANNING.value,
+        index_path=str(settings.home.absolute() / "indexes" / f"{dataset_id}.idx"),
         created_at=time.time(),
     )
     try:
         session.add(row)
         session.flush()
     except IntegrityError as error:
-        index_path.unlink()
-        raise Conflict(f"there is a dataset {name} already; choose another name") from error
-    audit(session, "dataset.add", name, row.created_at, uri=row.uri, samples=row.samples)
+        raise _taken(name) from error
+    audit(session, "dataset.add", name, row.created_at, uri=row.uri)
+    return row
+
+
+def finish(session: Session, dataset_id: uuid.UUID) -> bool:
+    """Take over what a scan found, unless the dataset was removed meanwhile."""
+    row = session.get(Dataset, dataset_id)
+    if row is None:
+        return False
+    index = DatasetIndex(Path(row.index_path))
+    row.state = DatasetState.READY.value
+    row.kind, row.version, row.samples = index.kind, index.version, index.samples
+    row.classes, row.total_bytes = list(index.classes), index.total_bytes
+    row.rejected = index.rejected
+    detail = {"samples": row.samples, "rejected": row.rejected}
+    audit(session, "dataset.ready", row.name, time.time(), **detail)
+    return True
+
+
+def fail(session: Session, dataset_id: uuid.UUID, reason: str) -> None:
+    """A scan came to nothing."""
+    row = session.get(Dataset, dataset_id)
+    if row is not None:
+        row.state, row.reason = DatasetState.FAILED.value, reason
+        audit(session, "dataset.failed", row.name, time.time(), reason=reason)
+
+
+def fail_interrupted(session: Session) -> list[Dataset]:
+    """What was being scanned when the server ended will not be finished by anybody."""
+    scanning = select(Dataset).where(Dataset.state == DatasetState.SCANNING.value)
+    interrupted = list(session.scalars(scanning))
+    for row in interrupted:
+        again = f"ddlp dataset add {row.uri} --name {row.name}"
+        fail(session, row.id, f"the server ended during the scan; add it again with: {again}")
+    return interrupted
+
+
+def remove(session: Session, name: str) -> Dataset:
+    """Forget a dataset that no run needs any more; its files stay where they are."""
+    row = find(session, name)
+    active = [state.value for state in ACTIVE]
+    using = (Run.dataset_id == row.id, Run.state.in_(active))
+    # One statement: a run that is made at this moment is either seen or finds no dataset.
+    unused = delete(Dataset).where(Dataset.id == row.id, ~exists().where(*using))
+    if session.execute(unused.returning(Dataset.id)).first() is None:
+        users = ", ".join(session.scalars(select(Run.name).where(*using)))
+        raise Conflict(f"dataset {name} is used by {users}; cancel that first, or wait for its end")
+    audit(session, "dataset.remove", name, time.time(), uri=row.uri)
     return row
 
 
 def allowed_path(settings: Settings, uri: str) -> Path:
-    """The real path of a folder, if it lies below one that the operator allowed."""
+    """The real path of a dataset, if it lies below a folder that the operator allowed."""
     try:
         path = Path(uri).expanduser().resolve()
+        there = path.exists()
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidInput(f"{uri!r} is not a path: {error}") from error
-    if any(path.is_relative_to(root) for root in settings.roots):
-        return path
-    allowed = ", ".join(str(root) for root in settings.roots)
-    raise NotAllowed(
-        f"{path} is not below a folder that was allowed ({allowed}); "
-        "start the server with: ddlp up --allow FOLDER, or set DDLP_DATASET_ROOTS"
-    )
+    if not any(path.is_relative_to(root) for root in settings.roots):
+        allowed = ", ".join(str(root) for root in settings.roots)
+        raise NotAllowed(
+            f"{path} is not below a folder that was allowed ({allowed}); "
+            "start the server with: ddlp up --allow FOLDER, or set DDLP_DATASET_ROOTS"
+        )
+    if not there:
+        raise InvalidInput(f"{path} does not exist; give a folder, a manifest, tar files or arrays")
+    return path
 
 
 def find(session: Session, name: str) -> Dataset:
@@ -70,21 +121,56 @@ def find(session: Session, name: str) -> Dataset:
     return row
 
 
-def info(row: Dataset) -> DatasetInfo:
-    """What the outside sees of a dataset."""
+def find_ready(session: Session, name: str) -> Dataset:
+    """A dataset that can be used."""
+    row = find(session, name)
+    if row.state == DatasetState.SCANNING.value:
+        raise Conflict(f"dataset {name} is still {row.state}; wait until it is ready")
+    if row.state != DatasetState.READY.value:
+        raise Conflict(f"dataset {name} is {row.state}: {row.reason}")
+    return row
+
+
+def list_all(session: Session) -> list[Dataset]:
+    """All datasets, by name."""
+    return list(session.scalars(select(Dataset).order_by(Dataset.name)))
+
+
+def rejected(row: Dataset, offset: int, limit: int) -> list[RejectedInfo]:
+    """What the scan of a dataset left out, and why."""
+    index = DatasetIndex(Path(row.index_path))
+    found = index.list_rejected(offset, limit)
+    return [RejectedInfo(name=entry.name, reason=entry.reason) for entry in found]
+
+
+def info(row: Dataset, progress: ScanInfo | None = None) -> DatasetInfo:
+    """What the outside sees of a dataset; `progress` is given while it is scanned."""
+    done = row.samples + row.rejected
+    whole = ScanInfo(found=done, done=done, rejected=row.rejected, bytes=row.total_bytes)
     return DatasetInfo(
         name=row.name,
         uri=row.uri,
+        state=DatasetState(row.state),
+        reason=row.reason,
+        kind=row.kind,
+        check=row.check,
         version=row.version,
         samples=row.samples,
         classes=row.classes,
         total_bytes=row.total_bytes,
+        rejected=row.rejected,
+        progress=progress or whole,
         created_at=row.created_at,
     )
 
 
+def _taken(name: str) -> Conflict:
+    return Conflict(f"there is a dataset {name} already; choose another name")
+
+
 def _name_of(root: Path) -> str:
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", root.name).strip("-._")[:64]
+    stem = root.name if root.is_dir() else root.name.split(".")[0]
+    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:64]
     if not name:
         raise InvalidInput(f"no name can be made from {root}; give one with --name")
     return name

@@ -221,13 +221,9 @@ class Dispatcher:
             run.schedule.set_slots(self._board.slots_for(run))
             run.schedule.expire(now)
             if run.producing:
-                leases += [
-                    (b.prong, Lease(run=run.id, epoch=b.epoch, index=b.index, token=b.token))
-                    for b in run.schedule.top_up(now)
-                ]
-            if (bad := run.schedule.poisoned) is not None:
-                reason = f"batch {bad.index} of epoch {bad.epoch}: {bad.reason}"
-                self._change(session, run, RunState.FAILED, now, reason)
+                leases += [(b.prong, Lease.of(run.id, b)) for b in run.schedule.top_up(now)]
+            if run.schedule.doom is not None:
+                self._change(session, run, RunState.FAILED, now, run.schedule.doom)
             elif run.schedule.finished:
                 self._change(session, run, RunState.COMPLETED, now)
         return leases
@@ -249,6 +245,9 @@ class Dispatcher:
             over = run.state in TERMINAL
             changes = run.schedule.changes()
             ledger.save_changes(session, run.id, changes, now)
+            if len(run.engines) > run.engines_saved:
+                session.get_one(Run, run.id).engines = ", ".join(sorted(run.engines))
+                run.engines_saved = len(run.engines)
             ledger.save_rollups(session, run.id, run.telemetry.closed(now + 2 * over))
             self._clear.append(partial(files.discard, self._board, run.id, changes.void))
             for epoch in changes.epochs:

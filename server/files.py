@@ -4,8 +4,7 @@ import uuid
 from collections.abc import Sequence
 from pathlib import Path
 
-from ddlp.core.schedule import EpochSchedule
-from ddlp.core.schedule.run import Void
+from ddlp.core.schedule import EpochSchedule, Void
 from ddlp.core.store import RUN_PREFIX, BatchStore, release
 from ddlp.server.board import Board
 

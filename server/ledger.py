@@ -14,6 +14,7 @@ from ddlp.core.lifecycle import TERMINAL, check_change
 from ddlp.core.schedule import Batch, Changes, EpochSchedule
 from ddlp.core.schedule.frontier import Frontier
 from ddlp.core.types import BatchState, EpochState, Prong, RunState
+from ddlp.server import quarantine
 from ddlp.server.models import AuditEvent, BatchRow, Epoch, Rollup, Run, RunTotal
 from ddlp.server.telemetry import PERIOD_S, Bucket
 
@@ -22,8 +23,9 @@ _BATCH_FIELDS = [field.name for field in fields(Batch)]
 
 
 def save_changes(session: Session, run_id: uuid.UUID, changes: Changes, now: float) -> None:
-    """Remember batches and epochs that changed."""
+    """Remember batches, their bad samples, and epochs that changed."""
     _upsert(session, BatchRow, [_batch_values(run_id, b) for b in changes.batches])
+    quarantine.save(session, run_id, changes.mishaps)
     _upsert(session, Epoch, [_epoch_values(run_id, e, now) for e in changes.epochs], {"started_at"})
 
 
@@ -142,6 +144,9 @@ def _load_epoch(session: Session, run: Run, row: Epoch) -> EpochSchedule:
         if state == BatchState.CONSUMED.value:
             epoch.acknowledged[rank] += count
             epoch.consumed_of[Prong(prong)] += count
+    made = [state.value for state in BatchState if state.made]
+    bad = select(func.sum(BatchRow.bad)).where(*mine, BatchRow.state.in_(made))
+    epoch.bad = int(session.scalar(bad) or 0)
     epoch.changed = False
     return epoch
 

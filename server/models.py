@@ -48,10 +48,15 @@ class Dataset(Base):
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
     name: Mapped[str] = mapped_column(String(64), unique=True)
     uri: Mapped[str] = mapped_column(Text)
-    version: Mapped[str] = mapped_column(String(64))
-    samples: Mapped[int]
-    classes: Mapped[list[str]] = mapped_column(JSON)
-    total_bytes: Mapped[int]
+    check: Mapped[str] = mapped_column(String(8))
+    state: Mapped[str] = mapped_column(String(16))
+    reason: Mapped[str | None] = mapped_column(Text)
+    kind: Mapped[str | None] = mapped_column(String(16))
+    version: Mapped[str] = mapped_column(String(64), default="")
+    samples: Mapped[int] = mapped_column(default=0)
+    classes: Mapped[list[str]] = mapped_column(JSON, default=list)
+    total_bytes: Mapped[int] = mapped_column(default=0)
+    rejected: Mapped[int] = mapped_column(default=0)
     index_path: Mapped[str] = mapped_column(Text)
     created_at: Mapped[float]
 
@@ -93,18 +98,24 @@ class Run(Base):
 
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
     name: Mapped[str] = mapped_column(String(64), unique=True)
-    dataset_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("datasets.id"), index=True)
+    dataset_id: Mapped[uuid.UUID | None] = mapped_column(
+        ForeignKey("datasets.id", ondelete="SET NULL"), index=True
+    )
+    dataset: Mapped[str] = mapped_column(String(64))
     dataset_version: Mapped[str] = mapped_column(String(64))
     pipeline: Mapped[str] = mapped_column(String(64))
     pipeline_hash: Mapped[str] = mapped_column(String(64))
     transforms: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
     engine: Mapped[str] = mapped_column(String(64))
+    engines: Mapped[str] = mapped_column(Text, default="")
     samples: Mapped[int]
     batch_size: Mapped[int]
     epochs: Mapped[int]
     seed: Mapped[int]
     strategy: Mapped[str] = mapped_column(String(32))
     world_size: Mapped[int]
+    on_bad: Mapped[str] = mapped_column(String(16))
+    max_bad_share: Mapped[float]
     state: Mapped[str] = mapped_column(String(16), index=True)
     reason: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[float] = mapped_column(index=True)
@@ -158,12 +169,31 @@ class BatchRow(Base):
     checksum: Mapped[str] = mapped_column(String(16))
     seconds: Mapped[float]
     cpu_s: Mapped[float]
+    samples: Mapped[int]
+    bad: Mapped[int]
     rank: Mapped[int | None]
     step: Mapped[int | None]
     consumed_at: Mapped[float | None]
     reason: Mapped[str | None] = mapped_column(Text)
 
     __table_args__ = (Index("ix_batches_unconsumed", "run_id", "epoch", "state"),)
+
+
+class BadSample(Base):
+    """A sample that was skipped or replaced in the batch as it was made last."""
+
+    __tablename__ = "bad_samples"
+
+    id: Mapped[int] = mapped_column(_ROW_ID, primary_key=True)
+    run_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
+    epoch: Mapped[int]
+    batch: Mapped[int]
+    sample: Mapped[int]
+    name: Mapped[str] = mapped_column(Text)
+    reason: Mapped[str] = mapped_column(Text)
+    substitute: Mapped[int | None]
+
+    __table_args__ = (UniqueConstraint("run_id", "epoch", "batch", "sample"),)
 
 
 class Rollup(Base):

@@ -12,8 +12,8 @@ from ddlp.core.errors import Conflict, InvalidInput, NotFound
 from ddlp.core.messages import EpochInfo, RunCreate, RunInfo, WorkSpec
 from ddlp.core.pipeline import ENGINE
 from ddlp.core.schedule import strategy
-from ddlp.core.types import EpochState, Prong, RunState
-from ddlp.server import datasets, figures, pipelines
+from ddlp.core.types import BadPolicy, EpochState, Prong, RunState
+from ddlp.server import datasets, figures, pipelines, quarantine
 from ddlp.server.board import run_plan
 from ddlp.server.ledger import audit
 from ddlp.server.models import Dataset, Epoch, Run
@@ -22,7 +22,7 @@ from ddlp.server.models import Dataset, Epoch, Run
 def create(session: Session, body: RunCreate) -> Run:
     """Check and remember a run."""
     strategy(body.strategy)
-    dataset = datasets.find(session, body.dataset)
+    dataset = datasets.find_ready(session, body.dataset)
     pipeline = pipelines.find(session, body.pipeline)
     if body.batch_size > dataset.samples:
         raise InvalidInput(
@@ -33,6 +33,7 @@ def create(session: Session, body: RunCreate) -> Run:
     row = Run(
         name=body.name or _free_name(session, body.dataset),
         dataset_id=dataset.id,
+        dataset=dataset.name,
         dataset_version=dataset.version,
         pipeline=body.pipeline,
         pipeline_hash=pipeline.hash,
@@ -44,6 +45,8 @@ def create(session: Session, body: RunCreate) -> Run:
         seed=body.seed,
         strategy=body.strategy,
         world_size=body.world_size,
+        on_bad=body.on_bad.value,
+        max_bad_share=body.max_bad_share,
         state=RunState.CREATED.value,
         created_at=now,
     )
@@ -75,13 +78,16 @@ def page(session: Session, before: float | None, limit: int) -> list[Run]:
 
 def work_spec(session: Session, run: Run) -> WorkSpec:
     """What a worker must know of a run."""
-    dataset = session.get_one(Dataset, run.dataset_id)
+    dataset = session.scalar(select(Dataset).where(Dataset.id == run.dataset_id))
+    if dataset is None:
+        raise NotFound(f"dataset {run.dataset} of run {run.name} was removed")
     return WorkSpec(
         run=run.id,
         index_path=dataset.index_path,
         dataset_version=run.dataset_version,
         transforms=run.transforms,
         plan=run_plan(run),
+        on_bad=BadPolicy(run.on_bad),
     )
 
 
@@ -104,27 +110,29 @@ def info(session: Session, run: Run) -> RunInfo:
 
 def infos(session: Session, rows: Sequence[Run]) -> list[RunInfo]:
     """How runs stand."""
-    ids = {row.dataset_id for row in rows}
-    named = select(Dataset.id, Dataset.name).where(Dataset.id.in_(ids))
-    names = {row.id: row.name for row in session.execute(named)}
-    totals = figures.totals(session, [row.id for row in rows])
-    return [_info(row, names[row.dataset_id], totals[row.id]) for row in rows]
+    ids = [row.id for row in rows]
+    totals = figures.totals(session, ids)
+    bad = quarantine.counts(session, ids)
+    return [_info(row, totals[row.id], bad.get(row.id, 0)) for row in rows]
 
 
-def _info(run: Run, dataset: str, totals: figures.Totals) -> RunInfo:
+def _info(run: Run, totals: figures.Totals, bad_samples: int) -> RunInfo:
     return RunInfo(
         id=run.id,
         name=run.name,
-        dataset=dataset,
+        dataset=run.dataset,
         dataset_version=run.dataset_version,
         pipeline=run.pipeline,
         pipeline_hash=run.pipeline_hash,
-        engine=run.engine,
+        engine=run.engines or run.engine,
         batch_size=run.batch_size,
         epochs=run.epochs,
         seed=run.seed,
         strategy=run.strategy,
         world_size=run.world_size,
+        on_bad=BadPolicy(run.on_bad),
+        max_bad_share=run.max_bad_share,
+        bad_samples=bad_samples,
         state=RunState(run.state),
         reason=run.reason,
         samples=run.samples,

@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 from PIL import Image
@@ -143,10 +143,19 @@ def up(
         yield running
 
 
+def add_dataset(client: Client, data: Path, name: str) -> dict[str, Any]:
+    """Register a dataset and wait for its scan."""
+    client.post("/datasets", {"uri": str(data), "name": name})
+    wait_until(lambda: client.get(f"/datasets/{name}")["state"] != "scanning")
+    info: dict[str, Any] = client.get(f"/datasets/{name}")
+    assert info["state"] == "ready", info["reason"]
+    return info
+
+
 def add_fruit(running: UpProcess, images: Path) -> None:
     """Register the small dataset and pipeline."""
     with running.client() as client:
-        client.post("/datasets", {"uri": str(images), "name": "fruit"})
+        add_dataset(client, images, "fruit")
         client.post("/pipelines", {"name": "small", **SMALL_PIPELINE})
 
 

@@ -1,7 +1,9 @@
 """The documents say what is so."""
 
+import json
 import re
 import runpy
+import tomllib
 import uuid
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ import typer.main
 
 from ddlp.cli.main import app
 from ddlp.core.batchfile import BatchId, batch_tensors
+from ddlp.core.pipeline import PRESETS, TRANSFORMS, Pipeline, PipelineSpec
 from ddlp.core.schedule import STRATEGIES
 from ddlp.core.settings import Settings
 from ddlp.core.store import BatchStore
@@ -33,17 +36,70 @@ def test_the_reader_in_the_documents_reads_a_batch(tmp_path: Path) -> None:
     exec(source, names)
     batch = BatchId(uuid.uuid4(), 1, 2, 3, 5, "ab" * 32, "engine", "device")
 
-    def fill(arrays: dict[str, Any]) -> None:
+    def fill(arrays: dict[str, Any]) -> int:
         arrays["images"][:] = 7
         arrays["labels"][:] = range(5)
         arrays["samples"][:] = range(5, 10)
+        return 5
 
-    stored = BatchStore(tmp_path).write(batch, batch_tensors(5, 8, 6), fill)
+    stored = BatchStore(tmp_path).write(batch, batch_tensors(5, (8, 6, 3), "uint8"), fill)
     with pytest.warns(ResourceWarning):
         tensors = names["read"](stored.path)
     assert tensors["images"].shape == (5, 8, 6, 3)
     assert np.all(tensors["images"] == 7)
     assert tensors["samples"].tolist() == [5, 6, 7, 8, 9]
+
+
+PIPELINES = (ROOT / "docs" / "pipelines.md").read_text()
+
+
+@pytest.mark.parametrize("name", TRANSFORMS)
+def test_every_transform_and_each_of_its_parameters_is_documented(name: str) -> None:
+    [section] = re.findall(rf"^### `{name}`\n(.*?)(?=^##)", PIPELINES, re.DOTALL | re.MULTILINE)
+    rows = re.findall(r"^\| `(\w+)` \| (.*?) \| (.*?) \|$", section, re.MULTILINE)
+    expected = [
+        (
+            field,
+            "required" if info.is_required() else f"`{json.dumps(info.default)}`",
+            info.description,
+        )
+        for field, info in TRANSFORMS[name].model_fields.items()
+    ]
+    assert rows == expected
+
+
+def test_every_preset_is_documented() -> None:
+    rows = dict(re.findall(r"^\| `([\w-]+)` \| (.*) \| \d+ × \d+ \|$", PIPELINES, re.MULTILINE))
+    assert {name: re.findall(r"`([\w-]+)`", steps) for name, steps in rows.items()} == {
+        name: [step["name"] for step in steps] for name, steps in PRESETS.items()
+    }
+
+
+def test_the_pipeline_in_the_documents_can_be_used() -> None:
+    [example] = re.findall(r"```json\n(.*?)```", PIPELINES, re.DOTALL)
+    pipeline = Pipeline.parse(PipelineSpec.model_validate_json(example))
+    assert pipeline.shape == (224, 224, 3)
+
+
+def test_the_transform_in_the_documents_can_be_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [source] = re.findall(r"```python\n(.*?)```", PIPELINES, re.DOTALL)
+    [project] = re.findall(r"```toml\n(.*?)```", PIPELINES, re.DOTALL)
+    [[name, value]] = tomllib.loads(project)["project"]["entry-points"]["ddlp.transforms"].items()
+    about = tmp_path / "my_package-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my_package\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(f"[ddlp.transforms]\n{name} = {value}\n")
+    (tmp_path / "my_package.py").write_text(source)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    steps = [{"name": "centre-crop", "size": 4}, {"name": name, "threshold": 200}]
+    [stage] = Pipeline.parse(PipelineSpec(transforms=steps)).stages
+    [solarize] = stage.pixels
+    pixels = np.full((2, 4, 4, 3), 220, dtype=np.uint8)
+    drawn = np.asarray([[0.1], [0.9]])
+    assert solarize.apply(pixels, drawn)[:, 0, 0, 0].tolist() == [35, 220]
+    assert solarize.explain(drawn) == [{"solarized": True}, {"solarized": False}]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)

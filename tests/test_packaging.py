@@ -33,25 +33,32 @@ def packages_on_disk() -> dict[str, str]:
     return {f"ddlp.{path.replace('/', '.')}": path for path in paths}
 
 
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def build(source: Path, **environment: str) -> Path:
     """Built from a copy, so that nothing left by an earlier build gets in."""
-    source = tmp_path_factory.mktemp("source")
+    unwanted = shutil.ignore_patterns("__pycache__", "*.so")
     for folder in FOLDERS:
-        shutil.copytree(
-            ROOT / folder, source / folder, ignore=shutil.ignore_patterns("__pycache__")
-        )
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copytree(ROOT / folder, source / folder, ignore=unwanted)
+    for name in ("pyproject.toml", "README.md", "LICENSE", "MANIFEST.in"):
         shutil.copy(ROOT / name, source)
-    run(sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", "dist", cwd=source)
+    words = ("-m", "build", "--wheel", "--no-isolation", "--outdir", "dist")
+    run(sys.executable, *words, cwd=source, **environment)
     (built,) = (source / "dist").glob("*.whl")
     return built
 
 
-@pytest.fixture(scope="module")
-def names(wheel: Path) -> set[str]:
+def contents(wheel: Path) -> set[str]:
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(tmp_path_factory.mktemp("source"))
+
+
+@pytest.fixture(scope="module")
+def names(wheel: Path) -> set[str]:
+    return contents(wheel)
 
 
 def test_package_list_matches_the_disk() -> None:
@@ -114,6 +121,29 @@ def test_wheel_holds_types_migrations_and_licence(names: set[str]) -> None:
     assert {"ddlp/migrations/env.py", "ddlp/migrations/script.py.mako"} <= names
     assert any(re.fullmatch(r"ddlp/migrations/versions/0001_\w+\.py", name) for name in names)
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in names)
+
+
+KERNEL = "ddlp/core/image/_fused.abi3.so"
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
+def test_wheel_holds_the_kernel_for_every_later_python(wheel: Path, names: set[str]) -> None:
+    assert KERNEL in names
+    assert "-cp311-abi3-" in wheel.name
+
+
+def test_without_a_compiler_the_wheel_is_built_without_the_kernel(tmp_path: Path) -> None:
+    names = contents(build(tmp_path, CC="/bin/false"))
+    assert KERNEL not in names
+    assert "ddlp/core/image/reference.py" in names
+
+
+def test_every_source_of_the_kernel_is_built_and_packed() -> None:
+    (kernel,) = SETUPTOOLS["ext-modules"]
+    folder = ROOT / "core/image/c"
+    assert kernel["sources"] == sorted(f"core/image/c/{path.name}" for path in folder.glob("*.c"))
+    assert kernel["depends"] == sorted(f"core/image/c/{path.name}" for path in folder.glob("*.h"))
+    assert kernel["optional"] is True
 
 
 def test_wheel_installs_and_imports(wheel: Path, tmp_path: Path) -> None:

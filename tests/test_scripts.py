@@ -34,7 +34,7 @@ mkdir -p node_modules/htmx.org/dist/ext node_modules/uplot/dist
 touch node_modules/htmx.org/{LICENSE,dist/htmx.min.js,dist/ext/hx-sse.min.js}
 touch node_modules/uplot/{LICENSE,dist/uPlot.iife.min.js,dist/uPlot.min.css}
 """
-EVERYTHING = ["venv", "pip setuptools", "pip .[dev]", "npm ci"]
+EVERYTHING = ["venv", "pip setuptools", "pip .[dev]", "pip torchvision==0.28.0", "npm ci"]
 
 
 def executable(path: Path, text: str) -> None:
@@ -59,6 +59,7 @@ class Tree:
             "scripts/system-packages",
         ):
             shutil.copy(ROOT / name, folder / name)
+        shutil.copytree(ROOT / "core/image/c", folder / "core/image/c")
         executable(folder / "bin/python3", PYTHON.replace("{python}", sys.executable))
         executable(folder / "bin/npm", NPM)
 

@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ddlp.core.errors import DdlpError
 from ddlp.server.app import create_api
 from ddlp.server.context import Context
+from ddlp.web import data_pages
 from ddlp.web.pages import router, templates
 
 _STATIC = Path(__file__).parent / "static"
@@ -25,6 +26,7 @@ def create_app(context: Context) -> FastAPI:
     """Pages over the API; nothing is loaded from other hosts."""
     app = create_api(context)
     app.include_router(router)
+    app.include_router(data_pages.router)
     app.mount("/static", StaticFiles(directory=_STATIC), name="static")
     app.add_exception_handler(DdlpError, _explain)
     app.add_exception_handler(HTTPException, _explain)

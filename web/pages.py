@@ -14,15 +14,18 @@ from starlette.responses import StreamingResponse
 
 from ddlp.core.errors import NotFound
 from ddlp.core.types import Prong
-from ddlp.server import datasets, devices, runs, snapshot
+from ddlp.server import datasets, devices, quarantine, runs, snapshot
 from ddlp.server.context import Context, ContextDep, SessionDep, done, find_run
-from ddlp.server.models import Dataset, Run
+from ddlp.server.models import Run
+from ddlp.server.routes.datasets import info as dataset_info
 from ddlp.server.routes.events import event, stream, watch
 from ddlp.server.snapshot import Snapshot
+from ddlp.web.data_views import BadView, bad_view, dataset_view
 from ddlp.web.views import RunView, device_row, run_row, run_view
 
 _SHOWN = 50
 _EPOCHS = 12
+_BAD = 20
 
 router = APIRouter(include_in_schema=False)
 templates = Jinja2Templates(Path(__file__).parent / "templates")
@@ -44,7 +47,7 @@ def index(request: Request, session: SessionDep, context: ContextDep) -> HTMLRes
                 for info in devices.list_all(session, context.settings, time.time())
             ],
             "datasets": [
-                datasets.info(row) for row in session.query(Dataset).order_by(Dataset.name)
+                dataset_view(dataset_info(context, row)) for row in datasets.list_all(session)
             ],
         },
     )
@@ -55,7 +58,15 @@ async def run_page(ref: str, request: Request, context: ContextDep) -> HTMLRespo
     """One run."""
     row = await find_run(context, ref)
     view = await _view(context, row)
-    return templates.TemplateResponse(request, "run.html", {"run": view})
+    bad = await run_in_threadpool(_read_bad, context, ref)
+    return templates.TemplateResponse(request, "run.html", {"run": view, "bad": bad})
+
+
+@router.get("/runs/{ref}/bad")
+def run_bad(ref: str, request: Request, context: ContextDep) -> HTMLResponse:
+    """The bad samples of a run, as they stand on its page."""
+    bad = _read_bad(context, ref)
+    return templates.TemplateResponse(request, "run_bad.html", {"bad": bad})
 
 
 @router.get("/runs/{ref}/live")
@@ -69,7 +80,7 @@ async def live(ref: str, context: ContextDep) -> StreamingResponse:
             yield _message(view)
             yield event("rates", json.dumps(_rates(view, seen)))
         last = await run_in_threadpool(_read, context, ref, None)
-        yield event("over", json.dumps({"percent": last.percent}))
+        yield event("over", json.dumps({"percent": last.percent, "bad": last.bad_samples}))
         yield _message(last)
 
     return stream(context, lines())
@@ -92,6 +103,12 @@ def _read(context: Context, ref: str, seen: Snapshot | None) -> RunView:
         return run_view(info, runs.epochs(session, row, _EPOCHS), seen, runs.consumed(session, row))
 
 
+def _read_bad(context: Context, ref: str) -> BadView:
+    with context.database.session() as session:
+        row = runs.find(session, ref)
+        return bad_view(runs.info(session, row), quarantine.page(session, row, None, _BAD))
+
+
 def _message(view: RunView) -> str:
     html = templates.get_template("run_live.html").render(run=view)
     return "".join(f"data: {line}\n" for line in html.splitlines()) + "\n"
@@ -104,4 +121,5 @@ def _rates(view: RunView, seen: Snapshot) -> dict[str, Any]:
         Prong.CSD.value: seen.csd.images_per_s,
         "trainer": seen.delivered_images_per_s,
         "percent": view.percent,
+        "bad": view.bad_samples,
     }

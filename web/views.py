@@ -68,6 +68,7 @@ class RunView:
     actions: list[str]
     live: bool
     percent: int
+    bad_samples: int
     fronts: Fronts
     tiles: list[Tile]
     energy: list[tuple[str, str, str, str, str]]
@@ -85,6 +86,7 @@ class RunRow:
     dataset: str
     strategy: str
     images: str
+    bad: str
     created: str
     created_exact: str
 
@@ -116,10 +118,12 @@ def run_view(
             info.strategy,
             f"batch {info.batch_size}",
             f"seed {info.seed}",
+            *_bad_chip(info),
         ],
         actions=_actions(state),
         live=seen is not None,
         percent=100 * consumed // max(1, info.batches * info.epochs),
+        bad_samples=info.bad_samples,
         fronts=_fronts(info, epochs, seen),
         tiles=_tiles(info, seen),
         energy=[
@@ -154,6 +158,7 @@ def run_row(info: RunInfo) -> RunRow:
         dataset=info.dataset,
         strategy=info.strategy,
         images=f"{made:,} of {info.samples * info.epochs:,}",
+        bad=f"{info.bad_samples:,}" if info.bad_samples else "—",
         created=_ago(info.created_at),
         created_exact=exact(info.created_at),
     )
@@ -190,6 +195,11 @@ def _epoch_chip(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -
         else max((e.number for e in epochs), default=0)
     )
     return f"epoch {number + 1} of {info.epochs}"
+
+
+def _bad_chip(info: RunInfo) -> list[str]:
+    many = "" if info.bad_samples == 1 else "s"
+    return [f"{info.bad_samples:,} bad sample{many}"] if info.bad_samples else []
 
 
 def _fronts(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> Fronts:

@@ -1,20 +1,37 @@
-"""What a worker process does with one message: claim, make, commit."""
+"""What a worker process does with one message: claim, make, commit.
+
+A process that is still at work well after its lease ran out is ended by the kernel, whatever it
+hangs in: the batch has been given to someone else, and the pool starts another process.
+"""
 
 import logging
+import signal
 import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from pydantic import ValidationError
 
 from ddlp.core.client import Client
-from ddlp.core.errors import BadSample, Conflict, DdlpError, NoRoom, NotFound, Unavailable
-from ddlp.core.messages import Claim, Commit, Failure, Lease, WorkSpec
+from ddlp.core.errors import (
+    BadSample,
+    Conflict,
+    DdlpError,
+    InvalidInput,
+    NoRoom,
+    NotFound,
+    Unavailable,
+)
+from ddlp.core.messages import Claim, Claimed, Commit, Failure, Lease, WorkSpec
 from ddlp.core.produce import Producer, forget
-from ddlp.core.schedule.run import Made
+from ddlp.core.schedule import Made
 from ddlp.core.store import BatchStore
 from ddlp.workers.device import WorkerDevice
 
 _KEPT_RUNS = 4
+_GRACE_S = 10.0
+"""A batch that is only a little late is finished: it tells how long its device takes."""
 
 log = logging.getLogger(__name__)
 
@@ -36,8 +53,10 @@ class Bench:
             log.warning("a message that is no lease was dropped: %s", error)
             return
         try:
-            self._client.post("/leases/claim", Claim(lease=lease, device=self._device.name))
-            self._work(lease)
+            claim = Claim(lease=lease, device=self._device.name)
+            claimed = Claimed.model_validate(self._client.post("/leases/claim", claim))
+            with _ended_after(claimed.lasts_s + min(claimed.lasts_s, _GRACE_S)):
+                self._work(claimed.lease)
         except (Conflict, NotFound) as error:
             log.info("dropped: %s", error)
         except Unavailable as error:
@@ -74,12 +93,16 @@ class Bench:
             checksum=made.checksum,
             seconds=made.seconds,
             cpu_s=made.cpu_s,
+            bad=list(made.bad),
         )
         try:
             self._client.post("/leases/commit", commit)
         except Conflict:
             forget(made)
             raise
+        except InvalidInput as error:
+            forget(made)
+            self._fail(lease, str(error), permanent=True)
 
     def _fail(
         self, lease: Lease, reason: str, permanent: bool = False, no_room: bool = False
@@ -92,3 +115,15 @@ class Bench:
             no_room=no_room,
         )
         self._client.post("/leases/fail", failure)
+
+
+@contextmanager
+def _ended_after(seconds: float) -> Iterator[None]:
+    """End this process if it is still in here after so many seconds."""
+    before = signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    signal.setitimer(signal.ITIMER_REAL, max(0.001, seconds))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

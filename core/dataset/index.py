@@ -1,113 +1,318 @@
-"""The index of a dataset: an immutable, memory-mapped table of paths, sizes and labels.
+"""An index at work: sample numbers in; bytes, heads, labels and names out of a mapped file.
 
-    magic "DDLPIDX1" · u64 length of the JSON head · head · padding to 64 bytes ·
-    u64 path_ends[n] · u64 sizes[n] · i64 times_ns[n] · i64 labels[n] · paths
-
-All numbers are little-endian. The head names the root, the classes and the manifest hash; a worker
-maps the file and touches only the samples it needs.
+Opening reads the head only. Batches of samples are looked up in the map, whose pages are let go of
+again when they may have become 32 MiB, so that ten million samples cost a worker no more memory
+than a thousand; what is asked of a single sample is read from the file, which maps nothing. All is
+checked where it is read: numbers that lead outside the file, or outside what they count, are an
+error and never a crash.
 """
 
-import hashlib
+import contextlib
 import json
 import mmap
 import os
 import struct
+import weakref
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
-from ddlp.core.dataset.folder import FolderScan
+from ddlp.core.dataset.files import open_regular, read_at, shown
+from ddlp.core.dataset.layout import MAGIC, RECORD, SECTIONS, SampleRow, padding
+from ddlp.core.dataset.writer import pixels_beside
 from ddlp.core.errors import InvalidInput
+from ddlp.core.image import Kind
 
-_MAGIC = b"DDLPIDX1"
-_ALIGN = 64
+Samples = npt.NDArray[np.int64]
+
+KINDS = ("folder", "manifest", "tar", "array")
+_REACH_BYTES = mmap.PAGESIZE // 8 * mmap.PAGESIZE
+"""How much of a file one touch may map: kernels map all that lies together in the page cache."""
+_KEPT = max(1, (32 << 20) // _REACH_BYTES)
+"""Touches after which pages are let go of."""
+_SMALL_BYTES = 8 << 20
+"""A mapped index up to this size is kept: to fault its pages in again would cost more."""
+_SMALL_PIXELS_BYTES = 256 << 20
+"""The same for pixels, of which much more is read; all workers share those pages."""
+_MAX_TEXT = 1 << 20
+_CHANGED = "it was changed after it was indexed; register the dataset again"
 
 
 @dataclass(frozen=True)
-class IndexSummary:
-    """What a dataset's row in the database says of its index."""
+class Heads:
+    """What is known of samples before they are read, side by side."""
 
-    version: str
-    samples: int
-    classes: tuple[str, ...]
-    total_bytes: int
+    kind: npt.NDArray[np.uint8]
+    width: Samples
+    height: Samples
+    """As stored, before the orientation is applied."""
+    orientation: npt.NDArray[np.uint8]
 
 
-def write_index(scan: FolderScan, path: Path) -> IndexSummary:
-    """Write the index of a scan; it appears whole or not at all."""
-    blob = [os.fsencode(name) for name in scan.paths]
-    ends = np.cumsum([len(name) for name in blob], dtype="<u8")
-    sizes = np.asarray(scan.sizes, dtype="<u8")
-    times_ns = np.asarray(scan.times_ns, dtype="<i8")
-    labels = np.asarray(scan.labels, dtype="<i8")
-    columns = (ends, sizes, times_ns, labels)
-    body = b"".join([*(column.tobytes() for column in columns), *blob])
-    version = hashlib.sha256(json.dumps(scan.classes).encode() + body).hexdigest()
-    head = json.dumps(
-        {
-            "version": version,
-            "root": str(scan.root),
-            "samples": len(blob),
-            "classes": scan.classes,
-        }
-    ).encode()
-    start = _MAGIC + struct.pack("<Q", len(head)) + head
-    start += b"\0" * (-len(start) % _ALIGN)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_bytes(start + body)
-    temporary.rename(path)
-    return IndexSummary(version, len(blob), scan.classes, int(sizes.sum()))
+@dataclass(frozen=True)
+class Rejected:
+    """A file that was left out, and why."""
+
+    name: str
+    reason: str
 
 
 class DatasetIndex:
-    """A mapped index: sample numbers in, paths and labels out."""
+    """A mapped index."""
 
     def __init__(self, path: Path) -> None:
+        self._path = path
+        self._touched = 0
+        self._pixels: npt.NDArray[np.uint8] | None = None
+        self._pixels_map: mmap.mmap | None = None
         try:
             with path.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self._file = os.dup(file.fileno())
+            weakref.finalize(self, os.close, self._file)
             self._open()
-        except (OSError, ValueError, LookupError, TypeError, struct.error) as error:
+        except (
+            OSError,
+            ValueError,
+            LookupError,
+            TypeError,
+            AttributeError,
+            OverflowError,
+            RecursionError,
+            struct.error,
+        ) as error:
             raise InvalidInput(
                 f"{path} is not a dataset index of this version ({error}); register it again"
             ) from error
 
     def _open(self) -> None:
-        if self._map[:8] != _MAGIC:
+        if self._map[:8] != MAGIC:
             raise ValueError("it begins otherwise")
         (length,) = struct.unpack_from("<Q", self._map, 8)
         head = json.loads(self._map[16 : 16 + length])
         self.version: str = head["version"]
         self.root = Path(head["root"])
+        self._folder = os.fsencode(self.root)
         self.classes: tuple[str, ...] = tuple(head["classes"])
-        self.samples: int = head["samples"]
-        start = 16 + length
-        start += -start % _ALIGN
-        table = np.frombuffer(self._map, dtype="<i8", count=4 * self.samples, offset=start)
-        self._ends, self._sizes, self._times_ns, self._labels = table.reshape(4, self.samples)
-        self._paths_at = start + table.nbytes
-        if self._paths_at + int(self._ends[-1]) != len(self._map):
+        self.kind: str = head["kind"]
+        if self.kind not in KINDS:
+            raise ValueError(f"its kind is {self.kind!r}")
+        if not all(isinstance(text, str) for text in (self.version, *self.classes)):
+            raise ValueError("its version or classes are no text")
+        self.samples = _count(head["samples"])
+        self.total_bytes = _count(head["total_bytes"])
+        self.rejected = _count(head["rejected"])
+        self._place = _Place.parse(head["pixels"]) if head["pixels"] is not None else None
+        self._map_sections(head["sections"], 16 + length + padding(16 + length))
+
+    def _map_sections(self, places: dict[str, list[int]], body: int) -> None:
+        sections, end = {}, 0
+        self._at: dict[str, int] = {}
+        for name, dtype in SECTIONS.items():
+            start, size = (_count(number) for number in places[name])
+            if start != end + padding(end) or size % dtype.itemsize:
+                raise ValueError(f"its section {name} is out of place")
+            end = start + size
+            if body + end > len(self._map):
+                raise ValueError("it is cut short or has grown")
+            self._at[name] = body + start
+            sections[name] = np.frombuffer(self._map, dtype, size // dtype.itemsize, body + start)
+        if body + end != len(self._map):
             raise ValueError("it is cut short or has grown")
+        self._rows, self._files = sections["rows"], sections["files"]
+        self._starts, self._members = sections["class_starts"], sections["members"]
+        self._rejected_ends = sections["rejected_ends"]
+        self._lengths = {name: len(section) for name, section in sections.items()}
+        counts = len(self._rows), len(self._members), len(self._starts), len(self._rejected_ends)
+        if counts != (self.samples, self.samples, len(self.classes) + 1, self.rejected):
+            raise ValueError("its counts do not agree")
 
-    def path(self, sample: int) -> Path:
-        """Where a sample's encoded bytes lie."""
-        start = int(self._ends[sample - 1]) if sample else 0
-        name = self._map[self._paths_at + start : self._paths_at + int(self._ends[sample])]
-        return self.root / os.fsdecode(name)
+    @property
+    def pixels_shape(self) -> tuple[int, int] | None:
+        """Height and width where every sample is raw pixels of that size."""
+        return (self._place.height, self._place.width) if self._place else None
 
-    def label(self, sample: int) -> int:
-        """A sample's class number."""
-        return int(self._labels[sample])
+    def heads(self, samples: Samples) -> Heads:
+        """What is known of samples before they are read."""
+        rows = self._take(samples)
+        sound = (rows["width"] > 0) & (rows["height"] > 0) & (rows["kind"] <= max(Kind))
+        if not np.all(sound & (rows["orientation"] >= 1) & (rows["orientation"] <= 8)):
+            raise self._damaged("a sample's size or kind")
+        width, height = rows["width"].astype(np.int64), rows["height"].astype(np.int64)
+        return Heads(rows["kind"].copy(), width, height, rows["orientation"].copy())
+
+    def labels(self, samples: Samples) -> Samples:
+        """The class numbers of samples."""
+        labels = self._take(samples)["label"].astype(np.int64)
+        if np.any(labels >= len(self.classes)):
+            raise self._damaged("a sample's label")
+        return labels
+
+    def members(self, label: int) -> Samples:
+        """The samples of one class, ascending."""
+        if not 0 <= label < len(self.classes):
+            raise InvalidInput(f"there is no class {label}; there are {len(self.classes)}")
+        start, end = int(self._starts[label]), int(self._starts[label + 1])
+        if not 0 <= start <= end <= self.samples:
+            raise self._damaged("a class's members")
+        return self._members[start:end]
 
     def read(self, sample: int) -> bytes:
-        """A sample's encoded bytes, if they are still those that were indexed."""
-        with self.path(sample).open("rb") as file:
-            status = os.fstat(file.fileno())
-            if (
-                status.st_size != self._sizes[sample]
-                or status.st_mtime_ns != self._times_ns[sample]
-            ):
-                raise ValueError("it was changed after it was indexed; register the dataset again")
-            return file.read()
+        """A sample's encoded bytes, if its file is still the one that was indexed."""
+        if self._place is not None:
+            picture: bytes = self.pixels()[self._checked(sample)].tobytes()
+            return picture
+        row, name = self._look_up(sample)
+        if not len(self._files):
+            path = os.path.join(self._folder, name)
+            with _open_unchanged(path, row.size, row.time_ns) as file:
+                return read_at(file, 0, row.size)
+        with _open_unchanged(*self._container(row.file)) as file:
+            return read_at(file, row.place, row.size)
+
+    def pixels(self) -> npt.NDArray[np.uint8]:
+        """All samples of an array dataset, mapped; each call checks that the file is unchanged."""
+        if self._place is None:
+            raise InvalidInput(f"{self.root} is a dataset of kind {self.kind}: it has no pixels")
+        path, size, time_ns = self._pixel_file()
+        with _open_unchanged(path, size, time_ns) as file:
+            if self._pixels is None:
+                shape = (self.samples, self._place.height, self._place.width, 3)
+                count = self.samples * self._place.height * self._place.width * 3
+                if self._place.offset + count > size:
+                    raise self._damaged("the place of its pixels")
+                self._pixels_map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                if size > _SMALL_PIXELS_BYTES and hasattr(mmap, "MADV_RANDOM"):
+                    self._pixels_map.madvise(mmap.MADV_RANDOM)
+                flat = np.frombuffer(self._pixels_map, np.uint8, count, self._place.offset)
+                self._pixels = flat.reshape(shape)
+        return self._pixels
+
+    def name(self, sample: int) -> str:
+        """What a sample is called in messages and lists."""
+        row, name = self._look_up(sample)
+        if not len(self._files):
+            return shown(os.path.join(self._folder, name))
+        path = shown(self._container(row.file)[0])
+        return f"{path}:{shown(name)}" if self._place is None else f"{path}[{row.place}]"
+
+    def list_rejected(self, offset: int = 0, limit: int = 100) -> list[Rejected]:
+        """Some of the files that were left out, in the order they were found."""
+        found = []
+        for number in range(max(0, offset), min(self.rejected, offset + limit)):
+            start = int(self._rejected_ends[number - 1]) if number else 0
+            text = shown(self._text("rejected", start, int(self._rejected_ends[number])))
+            name, _, reason = text.partition("\0")
+            found.append(Rejected(name, reason))
+        return found
+
+    def relax(self) -> None:
+        """Let go of the pages that were touched; they come back when they are needed."""
+        self._touched = 0
+        _let_go(self._map, _SMALL_BYTES)
+        if self._pixels_map is not None:
+            _let_go(self._pixels_map, _SMALL_PIXELS_BYTES)
+
+    def _take(self, samples: Samples) -> npt.NDArray[Any]:
+        """Copies of the rows of samples."""
+        if len(samples) and not 0 <= int(samples.min()) <= int(samples.max()) < self.samples:
+            raise InvalidInput(f"there are samples 0 to {self.samples - 1} only")
+        if len(self._map) <= _SMALL_BYTES:
+            return self._rows[samples]
+        order = np.argsort(samples)
+        windows = samples[order] * self._rows.itemsize // _REACH_BYTES
+        groups = np.cumsum(np.diff(windows, prepend=windows[:1]) != 0) // _KEPT
+        taken = np.empty(len(samples), dtype=self._rows.dtype)
+        for piece in np.split(order, np.flatnonzero(np.diff(groups)) + 1):
+            self._touch(min(len(piece), _KEPT))
+            taken[piece] = self._rows[samples[piece]]
+        return taken
+
+    def _look_up(self, sample: int) -> tuple[SampleRow, bytes]:
+        """A sample's row and name, read together with where the name before it ends."""
+        before = 1 if self._checked(sample) else 0
+        at = self._at["rows"] + (sample - before) * RECORD.size
+        data = os.pread(self._file, (1 + before) * RECORD.size, at)
+        start = RECORD.unpack_from(data)[0] if before else 0
+        end, *fields = RECORD.unpack_from(data, before * RECORD.size)
+        return SampleRow(*fields), self._text("names", start, end)
+
+    def _checked(self, sample: int) -> int:
+        if not 0 <= sample < self.samples:
+            raise InvalidInput(f"there is no sample {sample}; there are {self.samples}")
+        return sample
+
+    def _touch(self, places: int) -> None:
+        """Say that so many places of the map will be read."""
+        if self._touched + places > _KEPT:
+            _let_go(self._map, _SMALL_BYTES)
+            self._touched = 0
+        self._touched += places
+
+    def _container(self, number: int) -> tuple[bytes, int, int]:
+        """The path of a shard or array, its size, and when it was changed."""
+        if number >= len(self._files):
+            raise self._damaged("a sample's file")
+        start = int(self._files["name_end"][number - 1]) if number else 0
+        end, size, time_ns = self._files[number].tolist()
+        name = self._text("file_names", start, end)
+        return os.path.join(self._folder, name), size, time_ns
+
+    def _text(self, section: str, start: int, end: int) -> bytes:
+        if not start <= end <= min(self._lengths[section], start + _MAX_TEXT):
+            raise self._damaged(f"the section {section}")
+        return os.pread(self._file, end - start, self._at[section] + start)
+
+    def _pixel_file(self) -> tuple[bytes, int, int]:
+        assert self._place is not None
+        if self._place.beside is not None:
+            return os.fsencode(pixels_beside(self._path)), *self._place.beside
+        if len(self._files) != 1:
+            raise self._damaged("the place of its pixels")
+        return self._container(0)
+
+    def _damaged(self, what: str) -> InvalidInput:
+        return InvalidInput(f"{self._path} is damaged ({what}); register the dataset again")
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where the pixels of an array dataset lie."""
+
+    height: int
+    width: int
+    offset: int
+    beside: tuple[int, int] | None
+    """Size and time of the file beside the index; None: they lie in the dataset's own file."""
+
+    @classmethod
+    def parse(cls, said: dict[str, Any]) -> "_Place":
+        height, width = _count(said["height"]), _count(said["width"])
+        if not height or not width:
+            raise ValueError("its samples have no pixels")
+        beside = (_count(said["size"]), _count(said["time_ns"])) if said["beside"] else None
+        return cls(height, width, _count(said["offset"]), beside)
+
+
+@contextlib.contextmanager
+def _open_unchanged(path: bytes, size: int, time_ns: int) -> Iterator[Any]:
+    with open_regular(path) as file:
+        status = os.fstat(file.fileno())
+        if status.st_size != size or status.st_mtime_ns != time_ns:
+            raise ValueError(_CHANGED)
+        yield file
+
+
+def _let_go(mapped: mmap.mmap, small_bytes: int) -> None:
+    if len(mapped) > small_bytes and hasattr(mmap, "MADV_DONTNEED"):
+        mapped.madvise(mmap.MADV_DONTNEED)
+
+
+def _count(number: object) -> int:
+    if isinstance(number, bool) or not isinstance(number, int) or number < 0:
+        raise ValueError(f"{number!r} is not a count")
+    return number

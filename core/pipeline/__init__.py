@@ -1,6 +1,30 @@
 """Pipelines: ordered transforms, by preset name or JSON, and the engine that runs them."""
 
-from ddlp.core.pipeline.engine import ENGINE, Engine
-from ddlp.core.pipeline.spec import PRESETS, Pipeline, PipelineSpec
+from ddlp.core.pipeline.engine import ENGINE, Engine, kept
+from ddlp.core.pipeline.presets import PRESETS
+from ddlp.core.pipeline.spec import Pipeline, PipelineSpec
+from ddlp.core.pipeline.stages import Stage
+from ddlp.core.pipeline.transforms import (
+    TRANSFORMS,
+    Geometric,
+    LabelTransform,
+    PixelTransform,
+    Transform,
+)
+from ddlp.core.pipeline.views import Views
 
-__all__ = ["ENGINE", "PRESETS", "Engine", "Pipeline", "PipelineSpec"]
+__all__ = [
+    "ENGINE",
+    "PRESETS",
+    "TRANSFORMS",
+    "Engine",
+    "Geometric",
+    "LabelTransform",
+    "Pipeline",
+    "PipelineSpec",
+    "PixelTransform",
+    "Stage",
+    "Transform",
+    "Views",
+    "kept",
+]

@@ -1,94 +1,103 @@
-"""The engine: encoded samples in, pixels of a batch out, straight into the batch's memory."""
+"""The engine: samples in, the pixels of a batch out, whatever becomes of bad samples included."""
 
-import errno
-import hashlib
-import io
-import os
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import PIL
-from PIL import Image, UnidentifiedImageError, features
 
 from ddlp.core.dataset import DatasetIndex
-from ddlp.core.errors import BadSample, DdlpError
+from ddlp.core.errors import BadSample
+from ddlp.core.image import Slot, backend, engine_name
+from ddlp.core.mishap import Mishap
+from ddlp.core.pipeline.renderer import DirectRenderer, Renderer
 from ddlp.core.pipeline.spec import Pipeline
-from ddlp.core.pipeline.view import View
-from ddlp.core.randomness import stream_key, uniforms
+from ddlp.core.randomness import stream_key
+from ddlp.core.types import BadPolicy
 
-_REVISION = 1
-_VERSIONS = f"{_REVISION} {PIL.__version__} {features.version('libjpeg_turbo')}"
-ENGINE = f"pillow-{hashlib.sha256(_VERSIONS.encode()).hexdigest()[:8]}"
-"""Names the bytes this engine makes: another decoder may round pixels otherwise."""
-MAX_PIXELS = 178_956_970
+Ints = npt.NDArray[np.int64]
 
-Pixels = npt.NDArray[np.uint8]
+ENGINE = engine_name()
+"""Which engine makes the bytes here; those of one arithmetic make the same."""
+
+_SUBSTITUTES = 16
+"""How many samples of a class are tried in the place of a bad one."""
 
 
 class Engine:
     """Runs one pipeline over one dataset for one seed."""
 
-    def __init__(self, index: DatasetIndex, pipeline: Pipeline, seed: int) -> None:
+    def __init__(
+        self,
+        index: DatasetIndex,
+        pipeline: Pipeline,
+        seed: int,
+        on_bad: BadPolicy = BadPolicy.FAIL,
+        renderer: Renderer | None = None,
+    ) -> None:
         self._index = index
         self._pipeline = pipeline
-        self._keys = [
-            stream_key(seed, f"{place}:{step.name}") for place, step in enumerate(pipeline.steps)
+        self._on_bad = on_bad
+        self._direct = DirectRenderer(index, pipeline, seed)
+        self._renderer = renderer or self._direct
+        self._substitute_key = stream_key(seed, "substitute")
+
+    def fill(self, epoch: int, samples: Ints, out: Slot) -> list[Mishap]:
+        """Preprocess samples into `out`, an array of (samples, height, width, 3).
+
+        Where samples are left out the rest moves up, so that `kept` tells what lies where.
+        """
+        problems = self._renderer.render(epoch, samples, out)
+        mishaps = [
+            self._mishap(epoch, int(samples[place]), reason, out[place : place + 1])
+            for place, reason in sorted(problems.items())
         ]
+        if self._on_bad is BadPolicy.SKIP and problems:
+            places = [place for place in range(len(samples)) if place not in problems]
+            for to, place in enumerate(places):
+                out[to] = out[place]
+        return mishaps
 
-    def fill(self, epoch: int, samples: npt.NDArray[np.int64], out: Pixels) -> None:
-        """Preprocess samples into `out`, an array of (samples, height, width, 3)."""
-        drawn = [
-            uniforms(key, epoch, samples, step.draws) if step.draws else None
-            for key, step in zip(self._keys, self._pipeline.steps, strict=True)
+    def explain(self, epoch: int, samples: Ints) -> list[list[dict[str, Any]]]:
+        """What each step does to each sample: a list a sample, a dictionary a step."""
+        return self._direct.explain(epoch, samples)
+
+    def labels(self, samples: Ints) -> Ints:
+        """The labels of samples, as the pipeline maps them."""
+        labels = self._index.labels(samples)
+        if self._pipeline.label_map is None:
+            return labels
+        return self._pipeline.label_map.apply(labels, self._index.classes)
+
+    def _mishap(self, epoch: int, sample: int, reason: str, slot: Slot) -> Mishap:
+        name = self._index.name(sample)
+        if self._on_bad is BadPolicy.FAIL:
+            raise BadSample(f"{name} cannot be used: {reason}")
+        substitute = None
+        if self._on_bad is BadPolicy.REPLACE:
+            substitute = self._replace(epoch, sample, slot)
+        return Mishap(sample, name, reason, substitute)
+
+    def _replace(self, epoch: int, sample: int, slot: Slot) -> int:
+        """Fill a slot with another sample of the class; which one depends on seed and epoch."""
+        label = self._index.labels(np.asarray([sample]))
+        members = self._index.members(int(label[0]))
+        drawn = backend().uniforms(self._substitute_key, epoch, np.asarray([sample]), _SUBSTITUTES)[
+            0
         ]
-        for place, sample in enumerate(samples):
-            rows = [numbers[place].tolist() if numbers is not None else [] for numbers in drawn]
-            out[place] = self._one(int(sample), rows)
-
-    def _one(self, sample: int, drawn: list[list[float]]) -> Pixels:
-        path = self._index.path(sample)
-        try:
-            image = decode(self._index.read(sample))
-        except Exception as error:  # the border to the decoder, which raises whatever it likes
-            if isinstance(error, OSError) and error.errno not in (None, errno.ENOENT):
-                raise DdlpError(f"{path} cannot be read: {_reason(error)}") from error
-            raise BadSample(f"{path} cannot be decoded: {_reason(error)}") from error
-        view = View.whole(*image.size)
-        for step, numbers in zip(self._pipeline.steps, drawn, strict=True):
-            view = step.apply(view, numbers)
-        return render(image, view)
-
-    def labels(self, samples: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The labels of samples."""
-        return np.asarray([self._index.label(int(sample)) for sample in samples], dtype=np.int64)
+        for number in drawn:
+            candidate = int(members[int(number * len(members))])
+            if candidate == sample:
+                continue
+            if not self._renderer.render(epoch, np.asarray([candidate]), slot):
+                return candidate
+        raise BadSample(
+            f"{self._index.name(sample)} cannot be used, and none of {_SUBSTITUTES} samples drawn "
+            "from its class can stand in for it"
+        )
 
 
-def decode(data: bytes) -> Image.Image:
-    """The RGB image in encoded bytes."""
-    image: Image.Image = Image.open(io.BytesIO(data))
-    if image.width * image.height > MAX_PIXELS:
-        raise ValueError(f"{image.width} × {image.height} pixels are more than {MAX_PIXELS}")
-    if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
-    if image.mode in ("I", "F"):
-        raise ValueError(f"pixels of mode {image.mode} are not taken; convert it to 8 or 16 bits")
-    if image.mode == "P" and "transparency" in image.info:
-        image = image.convert("RGBA")
-    return image.convert("RGB")
-
-
-def render(image: Image.Image, view: View) -> Pixels:
-    """What a view of an image shows: one antialiased resize, then the mirror."""
-    box = (view.left, view.top, view.left + view.box_width, view.top + view.box_height)
-    box = (max(0.0, box[0]), max(0.0, box[1]), min(box[2], image.width), min(box[3], image.height))
-    shown = image.resize((view.width, view.height), Image.Resampling.BILINEAR, box=box)
-    pixels: Pixels = np.asarray(shown)
-    return pixels[:, ::-1] if view.mirrored else pixels
-
-
-def _reason(error: Exception) -> str:
-    if isinstance(error, UnidentifiedImageError):
-        return "it is not an image of a known format"
-    if isinstance(error, OSError) and error.errno:
-        return os.strerror(error.errno)
-    return str(error) or type(error).__name__
+def kept(samples: Ints, mishaps: list[Mishap]) -> Ints:
+    """The samples that lie in a batch, in their order: without those left out, with substitutes."""
+    by_sample = {mishap.sample: mishap.substitute for mishap in mishaps}
+    left = [by_sample.get(sample, sample) for sample in samples.tolist()]
+    return np.asarray([sample for sample in left if sample is not None], dtype=np.int64)

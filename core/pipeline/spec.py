@@ -3,25 +3,25 @@
 import hashlib
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from ddlp.core.errors import InvalidInput
-from ddlp.core.pipeline.transforms import TRANSFORMS, Geometric, Normalize, Transform
+from ddlp.core.image.arithmetic import ARITHMETIC
+from ddlp.core.pipeline.entry_points import find_transform, origin
+from ddlp.core.pipeline.presets import PRESETS
+from ddlp.core.pipeline.stages import Stage, split
+from ddlp.core.pipeline.transforms import (
+    Decode,
+    Geometric,
+    LabelMap,
+    Normalize,
+    PixelTransform,
+    Transform,
+)
 
-PRESETS: dict[str, list[dict[str, Any]]] = {
-    "imagenet-train": [
-        {"name": "random-resized-crop", "size": 224},
-        {"name": "flip"},
-        {"name": "normalize"},
-    ],
-    "imagenet-val": [
-        {"name": "resize", "size": 256},
-        {"name": "centre-crop", "size": 224},
-        {"name": "normalize"},
-    ],
-}
+Step = TypeVar("Step", bound=Transform)
 
 
 class PipelineSpec(BaseModel):
@@ -34,10 +34,15 @@ class PipelineSpec(BaseModel):
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A checked pipeline: geometry first, normalising last, the output's shape known beforehand."""
+    """A checked pipeline: how to decode, what to do with the pixels, and the shape of the output.
 
-    steps: tuple[Geometric, ...]
+    `width` and `height` are those of the output, known before any image is.
+    """
+
+    decode: Decode
+    stages: tuple[Stage, ...]
     normalize: Normalize | None
+    label_map: LabelMap | None
     width: int
     height: int
 
@@ -53,47 +58,85 @@ class Pipeline:
     def parse(cls, spec: PipelineSpec) -> "Pipeline":
         """Check a description and make it runnable."""
         transforms = [_transform(position, raw) for position, raw in enumerate(spec.transforms)]
-        last = transforms[-1]
-        normalize = last if isinstance(last, Normalize) else None
-        geometry = transforms[:-1] if normalize else transforms
-        size: tuple[int, int] | None = None
-        steps: list[Geometric] = []
-        for step in geometry:
-            if not isinstance(step, Geometric):
-                raise InvalidInput(f"{step.name} must come last in a pipeline, and only once")
-            size = step.output_size(size)
-            steps.append(step)
-        if size is None:
-            raise InvalidInput(
-                "the pipeline does not say how large its output is; end it with centre-crop or "
-                "random-resized-crop"
-            )
-        return cls(tuple(steps), normalize, *size)
+        label_map = _only([step for step in transforms if isinstance(step, LabelMap)])
+        transforms = [step for step in transforms if not isinstance(step, LabelMap)]
+        decode = _only([step for step in transforms[:1] if isinstance(step, Decode)])
+        normalize = _only([step for step in transforms[-1:] if isinstance(step, Normalize)])
+        between = [step for step in transforms if step is not decode and step is not normalize]
+        stages, (width, height) = split(_steps(between))
+        return cls(decode or Decode(), stages, normalize, label_map, width, height)
+
+    @property
+    def steps(self) -> tuple[Geometric | PixelTransform, ...]:
+        """The steps of all stages in order; a step's place here is part of its random key."""
+        return tuple(step for stage in self.stages for step in stage.steps)
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """For each of the steps what keeps its random numbers apart: its place and its name."""
+        return tuple(f"{place}:{step.name}" for place, step in enumerate(self.steps))
+
+    @property
+    def dtype(self) -> str:
+        """What batches are made of: levels, or floats where workers normalise."""
+        return "float32" if self.normalize and self.normalize.early else "uint8"
+
+    @property
+    def shape(self) -> tuple[int, int, int]:
+        """(height, width, channels) of a sample."""
+        return self.height, self.width, 3
 
     @property
     def spec(self) -> PipelineSpec:
         """The description with every default written out."""
-        transforms: list[Transform] = [*self.steps, *([self.normalize] if self.normalize else [])]
+        last = [step for step in (self.normalize, self.label_map) if step is not None]
         return PipelineSpec(
-            transforms=[{"name": t.name, **t.model_dump(mode="json")} for t in transforms]
+            transforms=[
+                {"name": step.name, **step.model_dump(mode="json")}
+                for step in (self.decode, *self.steps, *last)
+            ]
         )
 
     @property
     def hash(self) -> str:
-        """Names the bytes this pipeline makes: parameters and versions of what is done early."""
-        parts = [[step.name, step.version, step.model_dump(mode="json")] for step in self.steps]
-        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
+        """Names the bytes this pipeline makes: parameters and versions of all that workers do."""
+        early = [self.normalize] if self.normalize and self.normalize.early else []
+        labels = [self.label_map] if self.label_map else []
+        parts = [
+            [step.name, step.version, step.model_dump(mode="json"), *origin(step.name)]
+            for step in (self.decode, *self.steps, *early, *labels)
+        ]
+        text = json.dumps([ARITHMETIC, parts], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _transform(position: int, raw: dict[str, Any]) -> Transform:
     name = raw.get("name")
-    kind = TRANSFORMS.get(name) if isinstance(name, str) else None
-    if kind is None:
-        known = ", ".join(sorted(TRANSFORMS))
-        raise InvalidInput(f"transform {position} is {name!r}; known transforms: {known}")
+    try:
+        kind = find_transform(name)
+    except InvalidInput as error:
+        raise InvalidInput(f"transform {position}: {error}") from error
     try:
         return kind.model_validate({key: value for key, value in raw.items() if key != "name"})
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "its parameters"
         raise InvalidInput(f"transform {position} ({name}): {field}: {first['msg']}") from error
+
+
+def _only(found: list[Step]) -> Step | None:
+    if len(found) > 1:
+        raise InvalidInput(f"{found[0].name} must stand in a pipeline only once")
+    return found[0] if found else None
+
+
+def _steps(transforms: list[Transform]) -> list[Geometric | PixelTransform]:
+    """What is left between decode and normalize."""
+    steps: list[Geometric | PixelTransform] = []
+    for step in transforms:
+        if isinstance(step, Decode):
+            raise InvalidInput("decode must come first in a pipeline, and only once")
+        if not isinstance(step, (Geometric, PixelTransform)):
+            raise InvalidInput(f"{step.name} must come last in a pipeline, and only once")
+        steps.append(step)
+    return steps

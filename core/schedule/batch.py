@@ -27,6 +27,10 @@ class Batch:
     checksum: int = 0
     seconds: float = 0.0
     cpu_s: float = 0.0
+    samples: int = 0
+    """How many it holds, once it is made; fewer than planned where bad ones were left out."""
+    bad: int = 0
+    """How many of those planned could not be used when it was made last."""
     ready_at: float | None = None
     rank: int | None = None
     step: int | None = None

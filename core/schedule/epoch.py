@@ -13,6 +13,7 @@ from ddlp.core.ranges import Ranges
 from ddlp.core.schedule.batch import Batch
 from ddlp.core.schedule.frontier import Frontier
 from ddlp.core.schedule.shelf import Shelf
+from ddlp.core.schedule.strategies.base import Source
 from ddlp.core.types import BatchState, EpochState, Prong
 
 
@@ -34,6 +35,8 @@ class EpochSchedule:
     made_by: Counter[Prong] = field(default_factory=Counter)
     handed_of: Counter[Prong] = field(default_factory=Counter)
     consumed_of: Counter[Prong] = field(default_factory=Counter)
+    bad: int = 0
+    """Bad samples in the batches that are made."""
     changed: bool = True
 
     @classmethod
@@ -89,6 +92,27 @@ class EpochSchedule:
         """Batches of a prong that are under way or lie in its store, waiting to be handed out."""
         return self.in_flight(prong) + self.under_way.count(prong, BatchState.READY)
 
+    def take(self, sources: list[Source], among: set[int] | None) -> int | None:
+        """The next untouched batch from the first source that has one, and that may be taken."""
+        for source in sources:
+            if among is not None and self.frontier.next(source.end) not in among:
+                continue
+            take = self.frontier.take_head if source.end == "head" else self.frontier.take_tail
+            index = take(source.stop)
+            if index is not None:
+                return index
+        return None
+
+    def lost_steps(self) -> set[int]:
+        """Lost batches that a rank waits for: they hold a step of it."""
+        lost = self.under_way.in_state(BatchState.LOST)
+        return {batch.index for batch in lost if batch.rank is not None}
+
+    def count_made(self, batch: Batch, times: int = 1) -> None:
+        """Count a batch that was made, or take it back."""
+        self.made_by[batch.prong] += times
+        self.bad += times * batch.bad
+
     def fix_split(self, split: int) -> None:
         """Record where the CPU's share ends."""
         self.split = split
@@ -100,6 +124,25 @@ class EpochSchedule:
         self.under_way.move(batch, BatchState.HANDED)
         self.received[rank] += 1
         self.handed_of[batch.prong] += 1
+
+    def consume(self, batch: Batch, rank: int, now: float) -> None:
+        """A rank has used a batch up; the last one completes the epoch."""
+        self.under_way.remove(batch)
+        batch.state, batch.consumed_at = BatchState.CONSUMED, now
+        self.consumed_of[batch.prong] += 1
+        self.acknowledged[rank] += 1
+        self.changed = True
+        if self.consumed == self.batches:
+            self.state = EpochState.COMPLETE
+
+    def take_back(self, batch: Batch, rank: int) -> None:
+        """A consumed batch is wanted again, for the same step."""
+        batch.state, batch.consumed_at = BatchState.LOST, None
+        self.consumed_of[batch.prong] -= 1
+        self.count_made(batch, -1)
+        self.under_way.put(batch)
+        self.frontier.returned.add(batch.index)
+        self.acknowledged[rank] -= 1
 
     def handed_from(self, rank: int, step: int) -> list[Batch]:
         """What a rank was given from a step on and has not consumed, without a gap, in order."""

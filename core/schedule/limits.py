@@ -1,5 +1,6 @@
-"""The bounds a run is held to: windows, deadlines and attempts."""
+"""The bounds a run is held to: windows, deadlines, attempts and bad samples."""
 
+import math
 from dataclasses import dataclass, field
 
 from ddlp.core.types import Prong
@@ -27,3 +28,15 @@ class Limits:
     """Attempts at one batch that may be lost (late, or with their worker) before that."""
     calibration_batches: int = 10
     """Batches a prong makes before `mte` fixes its split."""
+    sample_s: float = 30.0
+    """What one sample may take: added to the lease of a batch that is made with care."""
+    bad_share: float = 0.01
+    """Share of an epoch's samples that may be bad before the run is given up."""
+
+    def bad_allowed(self, samples: int) -> int:
+        """How many of an epoch's samples may be bad.
+
+        The share is of the whole epoch, so that the order in which batches are made does not decide
+        whether a run fails; a single bad sample only does where the share is 0.
+        """
+        return max(1, math.floor(self.bad_share * samples)) if self.bad_share > 0 else 0

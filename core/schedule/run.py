@@ -7,45 +7,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from ddlp.core.errors import Conflict, InvalidInput, Refused
+from ddlp.core.mishap import Mishap
 from ddlp.core.plan import RunPlan
 from ddlp.core.schedule.batch import Batch
 from ddlp.core.schedule.epoch import EpochSchedule
 from ddlp.core.schedule.limits import Limits
 from ddlp.core.schedule.rates import Rate
+from ddlp.core.schedule.reports import Changes, Made, Void
 from ddlp.core.schedule.strategies import Strategy
 from ddlp.core.types import BatchState, EpochState, Prong
 
 _MADE = (BatchState.READY, BatchState.HANDED)
-
-
-@dataclass(frozen=True)
-class Void:
-    """An attempt that counts no more: whatever it left in its device's store can go."""
-
-    device: str
-    epoch: int
-    index: int
-    token: int
-
-
-@dataclass
-class Changes:
-    """What must be remembered since it was last asked for."""
-
-    batches: list[Batch]
-    epochs: list[EpochSchedule]
-    void: list[Void]
-
-
-@dataclass(frozen=True)
-class Made:
-    """A worker's report of a finished batch."""
-
-    location: str
-    nbytes: int
-    checksum: int
-    seconds: float
-    cpu_s: float
 
 
 @dataclass
@@ -61,10 +33,11 @@ class RunSchedule:
     rank_epoch: list[int] = field(default_factory=list)
     slots: Counter[Prong] = field(default_factory=Counter)
     rates: dict[Prong, Rate] = field(default_factory=lambda: {p: Rate() for p in Prong})
-    poisoned: Batch | None = None
-    """A batch whose attempts are used up: the run cannot go on."""
+    doom: str | None = None
+    """Why the run cannot go on: a batch whose attempts are used up, or too many bad samples."""
     _dirty: dict[tuple[int, int], Batch] = field(default_factory=dict)
     _void: list[Void] = field(default_factory=list)
+    _mishaps: dict[tuple[int, int], tuple[Mishap, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not self.rank_epoch:
@@ -77,9 +50,9 @@ class RunSchedule:
         epochs = [epoch for epoch in self.epochs.values() if epoch.changed]
         for epoch in epochs:
             epoch.changed = False
-        changed = Changes(list(self._dirty.values()), epochs, self._void)
+        changed = Changes(list(self._dirty.values()), epochs, self._void, self._mishaps)
         self._dirty.clear()
-        self._void = []
+        self._void, self._mishaps = [], {}
         self.epochs = {n: e for n, e in self.epochs.items() if e.state is EpochState.OPEN}
         return changed
 
@@ -152,22 +125,13 @@ class RunSchedule:
 
     def _take(self, epoch: EpochSchedule, prong: Prong, among: set[int] | None) -> int | None:
         alive = {p for p in self.strategy.prongs if self.slots[p]}
-        for source in self.strategy.sources(epoch, prong, alive):
-            if among is not None and epoch.frontier.next(source.end) not in among:
-                continue
-            take = epoch.frontier.take_head if source.end == "head" else epoch.frontier.take_tail
-            index = take(source.stop)
-            if index is not None:
-                return index
-        return None
+        return epoch.take(self.strategy.sources(epoch, prong, alive), among)
 
     def _urgent(self, epoch: EpochSchedule) -> set[int]:
         """What ranks cannot do without: what is due to them, and lost ones that hold a step."""
         here = [rank for rank, number in enumerate(self.rank_epoch) if number == epoch.number]
         due = {self.strategy.due(epoch, rank) for rank in here}
-        lost = epoch.under_way.in_state(BatchState.LOST)
-        held = {batch.index for batch in lost if batch.rank is not None}
-        return held | {index for index in due if index is not None}
+        return epoch.lost_steps() | {index for index in due if index is not None}
 
     def _lease(self, epoch: EpochSchedule, index: int, prong: Prong, now: float) -> Batch:
         deadline = now + self.limits.queued_s + self._patience_s(prong)
@@ -192,7 +156,7 @@ class RunSchedule:
 
     # Reports of workers
 
-    def claim(self, epoch: int, index: int, token: int, device: str, now: float) -> None:
+    def claim(self, epoch: int, index: int, token: int, device: str, now: float) -> Batch:
         """A device starts on a lease; a redelivered message may claim again for the same device."""
         batch = self._held(epoch, index, token)
         if batch.state is BatchState.LEASED and batch.device != device:
@@ -202,9 +166,11 @@ class RunSchedule:
         self.epochs[epoch].under_way.move(batch, BatchState.LEASED)
         batch.device = device
         # Each attempt gets twice the time of the one before: a slow device is let finish at last.
-        patience_s = self._patience_s(batch.prong) * 2 ** min(batch.losses, 10)
+        care_s = self.limits.sample_s if batch.losses else 0.0
+        patience_s = (self._patience_s(batch.prong) + care_s) * 2 ** min(batch.losses, 10)
         batch.deadline = now + max(self.limits.lease_floor_s, patience_s)
         self._note(batch)
+        return batch
 
     def commit(self, epoch: int, index: int, token: int, made: Made, now: float) -> bool:
         """A batch is finished, and can be handed out. Saying so again is harmless, and no news."""
@@ -212,6 +178,7 @@ class RunSchedule:
         if known and known.token == token and known.state in _MADE:
             return False
         batch = self._held(epoch, index, token)
+        self._note_bad(batch, made)
         # A batch that is made again for a rank that holds its place goes straight to that rank.
         state = BatchState.READY if batch.rank is None else BatchState.HANDED
         self.epochs[epoch].under_way.move(batch, state)
@@ -220,9 +187,25 @@ class RunSchedule:
         batch.seconds, batch.cpu_s = made.seconds, made.cpu_s
         batch.reason = None
         self.learn(batch.prong, made.seconds)
-        self.epochs[epoch].made_by[batch.prong] += 1
+        self.epochs[epoch].count_made(batch)
         self._note(batch)
         return True
+
+    def _note_bad(self, batch: Batch, made: Made) -> None:
+        """Remember the bad samples of a batch; too many of them in an epoch end the run."""
+        planned = self.plan.batch_length(batch.index)
+        if len(made.bad) > planned or made.left_out == planned:
+            raise InvalidInput(f"{len(made.bad)} of {planned} samples are bad; nothing is left")
+        if made.bad or batch.bad:
+            self._mishaps[batch.epoch, batch.index] = made.bad
+        batch.samples, batch.bad = planned - made.left_out, len(made.bad)
+        found = self.epochs[batch.epoch].bad + batch.bad
+        if batch.bad and found > self.limits.bad_allowed(self.plan.samples):
+            self.doom = (
+                f"{found} of the {self.plan.samples} samples of epoch {batch.epoch} are bad, more "
+                f"than max_bad_share={self.limits.bad_share:g} allows; the last is "
+                f"{made.bad[-1].name}: {made.bad[-1].reason}"
+            )
 
     def learn(self, prong: Prong, seconds: float) -> None:
         """Take note of how long a batch took; also of one that came too late to be taken."""
@@ -236,7 +219,7 @@ class RunSchedule:
         self._count_failure(batch, reason)
         self._give_back(batch, reason)
         if permanent:
-            self.poisoned = batch
+            self._poison(batch)
 
     def no_room(self, epoch: int, index: int, token: int, reason: str) -> None:
         """A store is full: the batch is given back, and the prong stores less from then on."""
@@ -251,7 +234,7 @@ class RunSchedule:
         batch = self.find(epoch, index)
         if batch is None or batch.token != token or batch.state is not BatchState.HANDED:
             raise Refused(f"batch {index} of epoch {epoch} was not handed out with token {token}")
-        self.epochs[epoch].made_by[batch.prong] -= 1
+        self.epochs[epoch].count_made(batch, -1)
         # One that is gone was read by a trainer that did not live to use it: nobody's fault.
         if not gone:
             self._count_failure(batch, reason)
@@ -315,13 +298,16 @@ class RunSchedule:
         batch.failures += 1
         batch.reason = reason
         if batch.failures >= self.limits.failures:
-            self.poisoned = batch
+            self._poison(batch)
 
     def _count_loss(self, batch: Batch, reason: str) -> None:
         batch.losses += 1
         batch.reason = reason
         if batch.losses >= self.limits.losses:
-            self.poisoned = batch
+            self._poison(batch)
+
+    def _poison(self, batch: Batch) -> None:
+        self.doom = f"batch {batch.index} of epoch {batch.epoch}: {batch.reason}"
 
     # Ranks
 
@@ -362,30 +348,17 @@ class RunSchedule:
         first = schedule.acknowledged[rank]
         done = schedule.handed_from(rank, first)[: steps - first]
         for batch in done:
-            schedule.under_way.remove(batch)
-            batch.state = BatchState.CONSUMED
-            batch.consumed_at = now
-            schedule.consumed_of[batch.prong] += 1
+            schedule.consume(batch, rank, now)
             self._note(batch)
-        schedule.acknowledged[rank] += len(done)
-        schedule.changed = True
-        if schedule.consumed == schedule.batches:
-            schedule.state = EpochState.COMPLETE
         return done
 
     def rewind(self, rank: int, epoch: int, again: list[Batch]) -> None:
         """A rank goes back: what it consumed since is made again, for the same steps."""
         schedule = self.epochs[epoch]
         for batch in again:
-            batch.state, batch.consumed_at = BatchState.LOST, None
-            schedule.consumed_of[batch.prong] -= 1
-            schedule.made_by[batch.prong] -= 1
-            schedule.under_way.put(batch)
-            schedule.frontier.returned.add(batch.index)
+            schedule.take_back(batch, rank)
             self._note(batch)
-        schedule.acknowledged[rank] -= len(again)
-        schedule.state = EpochState.OPEN
-        schedule.changed = True
+        schedule.state, schedule.changed = EpochState.OPEN, True
         self.rank_epoch[rank] = min(self.rank_epoch[rank], epoch)
 
     def resume(self, epoch: EpochSchedule) -> None:
@@ -421,27 +394,3 @@ class RunSchedule:
 
     def _note(self, batch: Batch) -> None:
         self._dirty[batch.epoch, batch.index] = batch
-
-    # For people
-
-    def explain_wait(self, rank: int, epoch: int, now: float) -> str:
-        """What a rank that got nothing is waiting for, in one sentence."""
-        if not any(self.slots[prong] for prong in self.strategy.prongs):
-            wanted = " or ".join(self.strategy.prongs)
-            first = self.strategy.prongs[0]
-            return f"no live device serves {wanted}; start one with: ddlp worker --prong {first}"
-        schedule = self.epochs.get(epoch)
-        if schedule is None:
-            return f"epoch {epoch} is not open yet; other ranks are still in an earlier one"
-        waiting = schedule.under_way.in_flight()
-        due = self.strategy.due(schedule, rank)
-        waiting = [batch for batch in waiting if batch.index == due] or waiting
-        if not waiting:
-            return f"epoch {epoch} has no batch under way"
-        oldest = min(waiting, key=lambda batch: batch.leased_at)
-        holder = oldest.device or f"queue {oldest.prong}, not picked up yet"
-        return (
-            f"batch {oldest.index} of epoch {epoch}, held by {holder} for "
-            f"{now - oldest.leased_at:.1f} s (attempt {oldest.attempt}); its lease ends in "
-            f"{max(0.0, oldest.deadline - now):.1f} s and it is then given out again"
-        )

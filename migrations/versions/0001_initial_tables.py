@@ -45,10 +45,15 @@ def upgrade() -> None:
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("name", sa.String(length=64), nullable=False),
         sa.Column("uri", sa.Text(), nullable=False),
+        sa.Column("check", sa.String(length=8), nullable=False),
+        sa.Column("state", sa.String(length=16), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=True),
+        sa.Column("kind", sa.String(length=16), nullable=True),
         sa.Column("version", sa.String(length=64), nullable=False),
         sa.Column("samples", sa.BigInteger(), nullable=False),
         sa.Column("classes", sa.JSON(), nullable=False),
         sa.Column("total_bytes", sa.BigInteger(), nullable=False),
+        sa.Column("rejected", sa.BigInteger(), nullable=False),
         sa.Column("index_path", sa.Text(), nullable=False),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_datasets")),
@@ -82,25 +87,32 @@ def upgrade() -> None:
         "runs",
         sa.Column("id", sa.Uuid(), nullable=False),
         sa.Column("name", sa.String(length=64), nullable=False),
-        sa.Column("dataset_id", sa.Uuid(), nullable=False),
+        sa.Column("dataset_id", sa.Uuid(), nullable=True),
+        sa.Column("dataset", sa.String(length=64), nullable=False),
         sa.Column("dataset_version", sa.String(length=64), nullable=False),
         sa.Column("pipeline", sa.String(length=64), nullable=False),
         sa.Column("pipeline_hash", sa.String(length=64), nullable=False),
         sa.Column("transforms", sa.JSON(), nullable=False),
         sa.Column("engine", sa.String(length=64), nullable=False),
+        sa.Column("engines", sa.Text(), nullable=False),
         sa.Column("samples", sa.BigInteger(), nullable=False),
         sa.Column("batch_size", sa.BigInteger(), nullable=False),
         sa.Column("epochs", sa.BigInteger(), nullable=False),
         sa.Column("seed", sa.BigInteger(), nullable=False),
         sa.Column("strategy", sa.String(length=32), nullable=False),
         sa.Column("world_size", sa.BigInteger(), nullable=False),
+        sa.Column("on_bad", sa.String(length=16), nullable=False),
+        sa.Column("max_bad_share", sa.Double(), nullable=False),
         sa.Column("state", sa.String(length=16), nullable=False),
         sa.Column("reason", sa.Text(), nullable=True),
         sa.Column("created_at", sa.Double(), nullable=False),
         sa.Column("started_at", sa.Double(), nullable=True),
         sa.Column("ended_at", sa.Double(), nullable=True),
         sa.ForeignKeyConstraint(
-            ["dataset_id"], ["datasets.id"], name=op.f("fk_runs_dataset_id_datasets")
+            ["dataset_id"],
+            ["datasets.id"],
+            name=op.f("fk_runs_dataset_id_datasets"),
+            ondelete="SET NULL",
         ),
         sa.PrimaryKeyConstraint("id", name=op.f("pk_runs")),
         sa.UniqueConstraint("name", name=op.f("uq_runs_name")),
@@ -110,6 +122,24 @@ def upgrade() -> None:
         batch_op.create_index(batch_op.f("ix_runs_dataset_id"), ["dataset_id"], unique=False)
         batch_op.create_index(batch_op.f("ix_runs_state"), ["state"], unique=False)
 
+    op.create_table(
+        "bad_samples",
+        sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), nullable=False),
+        sa.Column("run_id", sa.Uuid(), nullable=False),
+        sa.Column("epoch", sa.BigInteger(), nullable=False),
+        sa.Column("batch", sa.BigInteger(), nullable=False),
+        sa.Column("sample", sa.BigInteger(), nullable=False),
+        sa.Column("name", sa.Text(), nullable=False),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column("substitute", sa.BigInteger(), nullable=True),
+        sa.ForeignKeyConstraint(
+            ["run_id"], ["runs.id"], name=op.f("fk_bad_samples_run_id_runs"), ondelete="CASCADE"
+        ),
+        sa.PrimaryKeyConstraint("id", name=op.f("pk_bad_samples")),
+        sa.UniqueConstraint(
+            "run_id", "epoch", "batch", "sample", name=op.f("uq_bad_samples_run_id")
+        ),
+    )
     op.create_table(
         "batches",
         sa.Column("run_id", sa.Uuid(), nullable=False),
@@ -130,6 +160,8 @@ def upgrade() -> None:
         sa.Column("checksum", sa.String(length=16), nullable=False),
         sa.Column("seconds", sa.Double(), nullable=False),
         sa.Column("cpu_s", sa.Double(), nullable=False),
+        sa.Column("samples", sa.BigInteger(), nullable=False),
+        sa.Column("bad", sa.BigInteger(), nullable=False),
         sa.Column("rank", sa.BigInteger(), nullable=True),
         sa.Column("step", sa.BigInteger(), nullable=True),
         sa.Column("consumed_at", sa.Double(), nullable=True),
@@ -209,6 +241,7 @@ def downgrade() -> None:
         batch_op.drop_index("ix_batches_unconsumed")
 
     op.drop_table("batches")
+    op.drop_table("bad_samples")
     with op.batch_alter_table("runs", schema=None) as batch_op:
         batch_op.drop_index(batch_op.f("ix_runs_state"))
         batch_op.drop_index(batch_op.f("ix_runs_dataset_id"))

@@ -2,16 +2,19 @@
 
 from fastapi import APIRouter
 
-from ddlp.core.messages import Claim, Commit, Failure
+from ddlp.core.messages import Claim, Claimed, Commit, Failure
 from ddlp.server.context import ContextDep, done
 
 router = APIRouter(prefix="/leases", tags=["leases"])
 
 
 @router.post("/claim")
-async def claim(body: Claim, context: ContextDep) -> None:
+async def claim(body: Claim, context: ContextDep) -> Claimed:
     """Start on a lease; refused when its token is stale."""
-    await done(context.dispatcher.call(lambda board, _, now: board.claim(body, now)))
+    claimed: Claimed = await done(
+        context.dispatcher.call(lambda board, _, now: board.claim(body, now))
+    )
+    return claimed
 
 
 @router.post("/commit")

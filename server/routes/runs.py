@@ -5,11 +5,12 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 from starlette.concurrency import run_in_threadpool
 
+from ddlp.core.certificate import Certificate
 from ddlp.core.errors import NotFound
 from ddlp.core.lifecycle import check_change
-from ddlp.core.messages import Certificate, EpochInfo, RunCreate, RunInfo, WorkSpec
+from ddlp.core.messages import BadSampleInfo, EpochInfo, RunCreate, RunInfo, WorkSpec
 from ddlp.core.types import RunState
-from ddlp.server import certificates, figures, runs
+from ddlp.server import certificates, figures, quarantine, runs
 from ddlp.server.context import Context, ContextDep, SessionDep, done
 from ddlp.server.models import Run
 
@@ -62,6 +63,17 @@ def epochs(ref: str, session: SessionDep) -> list[EpochInfo]:
 def certificate(ref: str, number: int, session: SessionDep) -> Certificate:
     """Proof of what one epoch delivered."""
     return certificates.make(session, runs.find(session, ref), number)
+
+
+@router.get("/{ref}/bad-samples")
+def bad_samples(
+    ref: str,
+    session: SessionDep,
+    before: Annotated[int | None, Query(description="Entries with a lower id.")] = None,
+    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+) -> list[BadSampleInfo]:
+    """Samples that were skipped or replaced, the newest first."""
+    return quarantine.page(session, runs.find(session, ref), before, limit)
 
 
 @router.get("/{ref}/series")

@@ -8,7 +8,7 @@ import pytest
 from PIL import Image
 
 from ddlp.cli.demo_data import CLASSES, draw, make_dataset
-from ddlp.core.dataset import scan_folder
+from ddlp.core.dataset import DatasetIndex, scan
 
 COUNT = 30
 
@@ -22,10 +22,11 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_dataset(tmp_path_factory.mktemp("demo") / "shapes", COUNT)
 
 
-def test_it_is_a_dataset_with_as_many_images_of_every_class(shapes: Path) -> None:
-    scan = scan_folder(shapes)
-    assert scan.classes == CLASSES
-    assert [scan.labels.count(label) for label in range(len(CLASSES))] == [5] * len(CLASSES)
+def test_it_is_a_dataset_with_as_many_images_of_every_class(shapes: Path, tmp_path: Path) -> None:
+    scan(shapes, tmp_path / "index")
+    index = DatasetIndex(tmp_path / "index")
+    assert index.classes == CLASSES
+    assert [len(index.members(label)) for label in range(len(CLASSES))] == [5] * len(CLASSES)
 
 
 def test_it_is_the_same_every_time(shapes: Path, tmp_path: Path) -> None:

@@ -1,13 +1,15 @@
 """The commands against a running server: what they print, and how they fail."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from ddlp.core.client import Client
 from tests.cli.test_up import ddlp
-from tests.conftest import UpProcess, wait_until
+from tests.conftest import UpProcess, make_images, wait_until
 from tests.end_to_end.trainer import new_run, train
 
 
@@ -108,31 +110,101 @@ def folder(path: Path) -> Path:
     ("case", "message"),
     [
         ("missing", "does not exist"),
-        ("empty", "holds no images"),
-        ("texts", "holds no images"),
-        ("unreadable", "cannot be read"),
         ("outside", "is not below a folder that was allowed"),
     ],
 )
-def test_a_folder_that_cannot_be_used_gets_one_line_and_leaves_nothing(
+def test_a_place_that_cannot_be_used_gets_one_line_and_leaves_nothing(
     up: UpProcess, api: Client, scratch: Path, case: str, message: str
 ) -> None:
-    place = scratch / f"bad-{case}"
-    if case == "outside":
-        place = scratch.parent
-    elif case != "missing":
-        inside = folder(place / "class")
-        if case == "texts":
-            (inside / "notes.txt").write_text("no image")
-        if case == "unreadable":
-            (inside / "gone.jpg").symlink_to(inside / "nowhere.jpg")
-    known, indexes = api.get("/datasets"), sorted((up.home / "indexes").iterdir())
+    place = scratch.parent if case == "outside" else scratch / "bad-missing"
+    known = api.get("/datasets")
     answer = ddlp("dataset", "add", str(place), "--name", f"bad-{case}", url=up.url)
     assert answer.returncode == 2
     assert message in answer.stderr
     assert answer.stderr.count("\n") == 1
     assert api.get("/datasets") == known
+
+
+@pytest.mark.parametrize(
+    ("case", "message"),
+    [
+        ("empty", "holds no images"),
+        ("texts", "holds no images"),
+        ("unreadable", "no sample of"),
+    ],
+)
+def test_a_scan_that_finds_nothing_gets_one_line_and_can_be_tried_again(
+    up: UpProcess, api: Client, scratch: Path, images: Path, case: str, message: str
+) -> None:
+    inside = folder(scratch / f"bad-{case}" / "class")
+    if case == "texts":
+        (inside / "notes.txt").write_text("no image")
+    if case == "unreadable":
+        (inside / "gone.jpg").symlink_to(inside / "nowhere.jpg")
+    indexes = sorted((up.home / "indexes").iterdir())
+    command = ["dataset", "add", str(inside.parent), "--name", f"bad-{case}"]
+    answer = ddlp(*command, url=up.url)
+    assert answer.returncode == 2
+    assert message in answer.stderr
+    assert answer.stderr.count("\n") == 1
     assert sorted((up.home / "indexes").iterdir()) == indexes
+    shown = api.get(f"/datasets/bad-{case}")
+    assert shown["state"] == "failed"
+    assert shown["reason"] in answer.stderr
+    refused = ddlp("run", "create", f"bad-{case}", url=up.url)
+    assert refused.stderr == f"ddlp: dataset bad-{case} is failed: {shown['reason']}\n"
+    shutil.copy(next(images.glob("*/*.jpg")), inside)
+    assert ddlp(*command, "--no-wait", url=up.url).returncode == 0
+    wait_until(lambda: api.get(f"/datasets/bad-{case}")["state"] == "ready")
+    assert ddlp("dataset", "remove", f"bad-{case}", url=up.url).returncode == 0
+    assert sorted((up.home / "indexes").iterdir()) == indexes
+
+
+def test_what_a_scan_rejects_is_counted_and_listed(
+    up: UpProcess, api: Client, scratch: Path
+) -> None:
+    place = make_images(scratch / "half", 6)
+    (place / "pear" / "0001.jpg").write_bytes(b"nothing")
+    added = ddlp("dataset", "add", str(place), "--check", "full", "--json", url=up.url)
+    info = json.loads(added.stdout)
+    assert (info["name"], info["state"], info["kind"]) == ("half", "ready", "folder")
+    assert (info["samples"], info["rejected"], info["check"]) == (5, 1, "full")
+    assert info["progress"]["done"] == 6
+    listed = json.loads(ddlp("dataset", "rejected", "half", "--json", url=up.url).stdout)
+    assert [entry["name"] for entry in listed] == [str(place / "pear" / "0001.jpg")]
+    assert listed[0]["reason"]
+    assert ddlp("dataset", "remove", "half", url=up.url).returncode == 0
+
+
+def test_a_dataset_that_a_run_needs_is_not_removed(up: UpProcess, api: Client) -> None:
+    run = new_run(api)
+    answer = ddlp("dataset", "remove", "fruit", url=up.url)
+    assert answer.returncode == 1
+    assert run in answer.stderr
+    assert api.get("/datasets/fruit")["state"] == "ready"
+    api.post(f"/runs/{run}/cancel")
+
+
+def test_a_preview_says_what_chance_decides(up: UpProcess, tmp_path: Path) -> None:
+    sheet = tmp_path / "sheet.png"
+    command = ["dataset", "preview", "fruit", "--pipeline", "small", "--samples", "0,5,60"]
+    shown = ddlp(*command, "--explain", "--out", str(sheet), url=up.url)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.count("random-resized-crop") == 3
+    assert "apple/0000.jpg" in shown.stdout
+    with Image.open(sheet) as image:
+        assert image.size == (76, 76)
+    again = ddlp(*command, "--explain", url=up.url)
+    assert again.stdout == shown.stdout
+    other = ddlp(*command, "--explain", "--seed", "1", url=up.url)
+    assert other.stdout != shown.stdout
+    asked = json.loads(ddlp(*command, "--json", url=up.url).stdout)
+    assert [entry["sample"] for entry in asked] == [0, 5, 60]
+    assert [entry["class_name"] for entry in asked] == ["apple", "apple", "pear"]
+    assert [step["transform"] for step in asked[0]["steps"]][-1] == "flip"
+    beyond = ddlp("dataset", "preview", "fruit", "--samples", "123", url=up.url)
+    assert beyond.returncode == 2
+    assert "numbers from 0 to 122" in beyond.stderr
 
 
 @pytest.mark.parametrize(
@@ -145,6 +217,7 @@ def test_a_folder_that_cannot_be_used_gets_one_line_and_leaves_nothing(
         ("--epochs", "0", "epochs: Input should be greater than or equal to 1"),
         ("--world-size", "50", "50 ranks cannot share"),
         ("--name", "../etc", "name: String should match pattern"),
+        ("--max-bad-share", "2", "max_bad_share: Input should be less than or equal to 1"),
     ],
 )
 def test_a_run_that_makes_no_sense_gets_one_line_and_leaves_nothing(

@@ -34,7 +34,7 @@ BATCH = BatchId(
     engine="pillow-1",
     device="host",
 )
-TENSORS = batch_tensors(samples=3, height=5, width=7)
+TENSORS = batch_tensors(3, (5, 7, 3), "uint8")
 SIZE = layout(TENSORS)[1]
 VERSION_AT = 8
 SUM_AT = PAGE_BYTES - 8
@@ -90,7 +90,7 @@ def test_tensors_of_any_shape_come_back(kinds: list[tuple[str, tuple[int, ...]]]
 def test_every_tensor_starts_at_a_page_and_none_overlaps(
     samples: int, height: int, width: int
 ) -> None:
-    tensors = batch_tensors(samples, height, width)
+    tensors = batch_tensors(samples, (height, width, 3), "uint8")
     offsets, total = layout(tensors)
     assert offsets[0] == PAGE_BYTES == 4096
     assert all(offset % 4096 == 0 for offset in [*offsets, total])

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from ddlp.core.certificate import problems_of, seal, verify
-from ddlp.core.messages import Certificate, CertificateBatch
+from ddlp.core.certificate import Certificate, CertificateBatch, problems_of, seal, verify
+from ddlp.core.mishap import Mishap
 from ddlp.core.plan import RunPlan
 from ddlp.core.types import Prong
 
 PLAN = RunPlan(samples=45, batch_size=10, epochs=1, seed=7, world_size=2)
+EPOCH = 3
 Record = list[CertificateBatch]
 
 
@@ -36,7 +37,7 @@ def good_record() -> Record:
 def body(**changes: Any) -> dict[str, Any]:
     return {
         "run": str(uuid.UUID(int=1)),
-        "epoch": 3,
+        "epoch": EPOCH,
         "dataset_version": "d" * 64,
         "pipeline_hash": "e" * 64,
         "seed": PLAN.seed,
@@ -51,11 +52,11 @@ def body(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_record_of_every_batch_once_has_no_problem() -> None:
-    assert problems_of(PLAN, good_record()) == []
+    assert problems_of(PLAN, EPOCH, good_record()) == []
 
 
 def test_the_order_of_the_record_does_not_matter() -> None:
-    assert problems_of(PLAN, good_record()[::-1]) == []
+    assert problems_of(PLAN, EPOCH, good_record()[::-1]) == []
 
 
 FAULTS: dict[str, tuple[Callable[[Record], Record], str]] = {
@@ -87,7 +88,7 @@ FAULTS: dict[str, tuple[Callable[[Record], Record], str]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_and_named(fault: str) -> None:
     spoil, words = FAULTS[fault]
-    problems = problems_of(PLAN, spoil(good_record()))
+    problems = problems_of(PLAN, EPOCH, spoil(good_record()))
     assert any(words in problem for problem in problems), problems
 
 
@@ -138,7 +139,7 @@ def test_a_certificate_that_contradicts_its_own_record_has_a_problem(
 
 def test_a_certificate_that_admits_its_faults_has_these_and_no_others() -> None:
     record = good_record()[:-1]
-    found = problems_of(PLAN, record)
+    found = problems_of(PLAN, EPOCH, record)
     delivered = [entry.model_dump(mode="json") for entry in record]
     admitted = seal(body(delivered=delivered, exactly_once=False, problems=found))
     assert verify(admitted) == found == ["not delivered (1): batch 4"]
@@ -152,7 +153,7 @@ def test_a_certificate_of_an_impossible_plan_is_none(change: dict[str, Any]) -> 
 
 def test_of_many_missing_batches_the_first_few_are_named() -> None:
     plan = RunPlan(samples=100, batch_size=10, epochs=1, seed=0)
-    assert problems_of(plan, []) == ["not delivered (10): batch 0, 1, 2, 3, 4 …"]
+    assert problems_of(plan, 0, []) == ["not delivered (10): batch 0, 1, 2, 3, 4 …"]
 
 
 @pytest.mark.parametrize(
@@ -164,4 +165,55 @@ def test_a_delivery_that_was_changed_does_not_fit_the_digest(change: dict[str, A
     tampered = certificate.model_copy(
         update={"delivered": [first.model_copy(update=change), *others]}
     )
+    assert verify(tampered) == ["its digest does not fit its content"]
+
+
+# Bad samples
+
+
+def record_with(*bad: Mishap, index: int = 1) -> Record:
+    """A good record in which one batch names bad samples."""
+    named = {"bad": list(bad)}
+    return [e.model_copy(update=named) if e.index == index else e for e in good_record()]
+
+
+def held(place: int, index: int = 1) -> int:
+    """A sample of a batch."""
+    return int(PLAN.batch_samples(EPOCH, index)[place])
+
+
+def test_samples_that_were_skipped_or_replaced_are_named_and_no_problem() -> None:
+    bad = [
+        Mishap(held(0), "/data/a.jpg", "truncated"),
+        Mishap(held(3), "/data/b.jpg", "crash", held(0, 4)),
+    ]
+    record = record_with(*bad)
+    assert problems_of(PLAN, EPOCH, record) == []
+    certificate = seal(body(delivered=[entry.model_dump(mode="json") for entry in record]))
+    assert verify(certificate) == []
+    again = Certificate.model_validate_json(certificate.model_dump_json())
+    assert verify(again) == []
+    assert again.bad() == bad
+
+
+@pytest.mark.parametrize(
+    ("bad", "problem"),
+    [
+        ([Mishap(held(0, 2), "x", "y")], "is named as bad in batch 1, which does not hold it"),
+        ([Mishap(held(0), "x", "y")] * 2, "is named as bad 2 times in batch 1"),
+        ([Mishap(held(0), "x", "y", 45)], "was replaced by 45, which cannot be"),
+        ([Mishap(held(0), "x", "y", held(0))], "which cannot be"),
+        ([Mishap(held(place), "x", "y") for place in range(10)], "nothing is left of batch 1"),
+    ],
+)
+def test_bad_samples_that_cannot_be_are_found(bad: list[Mishap], problem: str) -> None:
+    [found] = problems_of(PLAN, EPOCH, record_with(*bad))
+    assert problem in found
+
+
+def test_a_reason_that_was_changed_does_not_fit_the_digest() -> None:
+    record = record_with(Mishap(held(0), "/data/a.jpg", "truncated"))
+    certificate = seal(body(delivered=[entry.model_dump(mode="json") for entry in record]))
+    other = record_with(Mishap(held(0), "/data/a.jpg", "a whim"))
+    tampered = certificate.model_copy(update={"delivered": other})
     assert verify(tampered) == ["its digest does not fit its content"]

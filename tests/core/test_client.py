@@ -34,6 +34,7 @@ class Handler(BaseHTTPRequestHandler):
         self.server.answer(self)
 
     do_POST = do_GET  # noqa: N815
+    do_DELETE = do_GET  # noqa: N815
 
     def reply(self, body: bytes = b"{}", status: int = 200) -> None:
         self.send_response(status)
@@ -96,6 +97,21 @@ def test_a_post_carries_a_message_a_mapping_or_nothing(server: Server, client: C
         client.post("/x", body)
     sent = [json.loads(raw) for _, _, raw in server.asked]
     assert sent == [lease.model_dump(mode="json"), {"name": "ä"}, {}]
+
+
+def test_something_is_removed(server: Server, client: Client) -> None:
+    assert client.delete("/datasets/x") == {}
+    assert server.asked == [("DELETE", "/api/v1/datasets/x", b"")]
+
+
+def test_a_download_is_its_bytes_and_a_failure_still_an_error(
+    server: Server, client: Client
+) -> None:
+    server.answer = lambda handler: handler.reply(b"\x89PNG")
+    assert client.download("/sheet.png") == b"\x89PNG"
+    server.answer = lambda handler: handler.reply(b'{"detail": "no such sample"}', status=404)
+    with pytest.raises(errors.NotFound, match="no such sample"):
+        client.download("/sheet.png")
 
 
 def test_a_server_below_a_path_is_reached(server: Server) -> None:

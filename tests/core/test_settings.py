@@ -52,6 +52,7 @@ FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
     ("redis_url", "redis://queue:6379/0", "redis://queue:6379/0"),
     ("dataset_roots", "/data:/more", [Path("/data"), Path("/more")]),
     ("device_name", "csd-7", "csd-7"),
+    ("engine", "reference", "reference"),
     ("cpu_workers", "12", 12),
     ("cpu_store", "/dev/shm/x", Path("/dev/shm/x")),
     ("csd_store", "/mnt/drive", Path("/mnt/drive")),

@@ -27,16 +27,17 @@ def batch_id(index: int = 0, token: int = 1, samples: int = 4) -> BatchId:
     return BatchId(RUN, 0, index, token, samples, "cd" * 32, "pillow-1", "host")
 
 
-def filler(value: int) -> Callable[[Arrays], None]:
-    def fill(arrays: Arrays) -> None:
+def filler(value: int) -> Callable[[Arrays], int]:
+    def fill(arrays: Arrays) -> int:
         for array in arrays.values():
             array[...] = value
+        return len(arrays["images"])
 
     return fill
 
 
 def write(store: BatchStore, batch: BatchId, value: int = 1, side: int = 32) -> StoredBatch:
-    return store.write(batch, batch_tensors(batch.samples, side, side), filler(value))
+    return store.write(batch, batch_tensors(batch.samples, (side, side, 3), "uint8"), filler(value))
 
 
 def files(root: Path) -> list[str]:
@@ -72,11 +73,11 @@ def test_nothing_is_visible_before_it_is_complete(store: BatchStore) -> None:
     final = batch_path(store.root, RUN, 0, 0, 1)
     seen: list[bool] = []
 
-    def fill(arrays: Arrays) -> None:
-        filler(3)(arrays)
+    def fill(arrays: Arrays) -> int:
         seen.append(final.exists())
+        return filler(3)(arrays)
 
-    store.write(batch_id(), batch_tensors(4, 8, 8), fill)
+    store.write(batch_id(), batch_tensors(4, (8, 8, 3), "uint8"), fill)
     assert seen == [False]
     assert final.exists()
 
@@ -85,23 +86,23 @@ def test_nothing_is_visible_before_it_is_complete(store: BatchStore) -> None:
 def test_a_batch_that_fails_half_way_leaves_nothing(
     store: BatchStore, error: type[BaseException]
 ) -> None:
-    def fill(arrays: Arrays) -> None:
+    def fill(arrays: Arrays) -> int:
         arrays["images"][:2] = 1
         raise error
 
     with pytest.raises(error):
-        store.write(batch_id(), batch_tensors(4, 8, 8), fill)
+        store.write(batch_id(), batch_tensors(4, (8, 8, 3), "uint8"), fill)
     assert files(store.root) == []
 
 
 def test_a_batch_that_fails_in_a_recycled_file_leaves_nothing(store: BatchStore) -> None:
     release(write(store, batch_id()).path)
 
-    def fill(arrays: Arrays) -> None:
+    def fill(arrays: Arrays) -> int:
         raise ValueError
 
     with pytest.raises(ValueError):  # noqa: PT011
-        store.write(batch_id(token=2), batch_tensors(4, 8, 8), fill)
+        store.write(batch_id(token=2), batch_tensors(4, (8, 8, 3), "uint8"), fill)
     assert files(store.root) == []
 
 
@@ -117,7 +118,7 @@ def fill(arrays):
     os.kill(os.getpid(), signal.SIGKILL)
 
 batch = BatchId(uuid.UUID(int=7), 0, 0, 1, 4, "cd" * 32, "pillow-1", "host")
-BatchStore(Path({str(store.root)!r})).write(batch, batch_tensors(4, 8, 8), fill)
+BatchStore(Path({str(store.root)!r})).write(batch, batch_tensors(4, (8, 8, 3), "uint8"), fill)
 """
     assert subprocess.run([sys.executable, "-c", program], check=False).returncode == -9
     (left,) = files(store.root)
@@ -173,11 +174,11 @@ def test_two_writers_never_share_a_file(store: BatchStore) -> None:
             token = 100 + number * each + step
             batch = batch_id(index=token, token=token)
 
-            def fill(arrays: Arrays, value: int = token) -> None:
+            def fill(arrays: Arrays, value: int = token) -> int:
                 together.wait(timeout=20)  # all of them hold a file now
-                filler(value % 251)(arrays)
+                return filler(value % 251)(arrays)
 
-            stored = store.write(batch, batch_tensors(4, 32, 32), fill)
+            stored = store.write(batch, batch_tensors(4, (32, 32, 3), "uint8"), fill)
             arrays = read_batch(stored.path, batch)
             if not all((array == token % 251).all() for array in arrays.values()):
                 problems.append(f"batch {token} holds something else")
@@ -199,13 +200,13 @@ def test_a_holder_of_the_same_lease_that_comes_late_never_writes_into_what_was_p
     # A message that is delivered twice gives two workers the same lease.
     seen: list[Array] = []
 
-    def slow(arrays: Arrays) -> None:
+    def slow(arrays: Arrays) -> int:
         published = write(store, batch_id(), value=1)
         arrays["images"][...] = 200
         seen.append(read_batch(published.path, batch_id())["images"])
-        filler(1)(arrays)
+        return filler(1)(arrays)
 
-    late = store.write(batch_id(), batch_tensors(4, 32, 32), slow)
+    late = store.write(batch_id(), batch_tensors(4, (32, 32, 3), "uint8"), slow)
     assert (seen[0] == 1).all()
     assert (read_batch(late.path, batch_id())["images"] == 1).all()
     assert len(files(store.root)) == 1
@@ -331,3 +332,24 @@ def test_a_recycled_file_that_cannot_grow_on_a_full_disk_leaves_nothing(full_dis
     np.testing.assert_array_equal(
         read_batch(write(store, batch_id(token=3), side=8).path, batch_id(token=3))["labels"], 1
     )
+
+
+@pytest.mark.parametrize("kept", [1, 2, 3])
+def test_a_batch_may_hold_fewer_samples_than_were_planned(store: BatchStore, kept: int) -> None:
+    release(write(store, batch_id(), side=64).path)
+
+    def fill(arrays: Arrays) -> int:
+        for array in arrays.values():
+            array[:kept] = np.arange(5, 5 + kept).reshape(-1, *[1] * (array.ndim - 1))
+            array[kept:] = 99
+        return kept
+
+    planned = batch_tensors(4, (64, 64, 3), "uint8")
+    stored = store.write(batch_id(token=2), planned, fill)
+    assert stored.nbytes == stored.path.stat().st_size
+    arrays = read_batch(stored.path, batch_id(token=2, samples=kept))
+    for array in arrays.values():
+        assert len(array) == kept
+        assert (array.reshape(kept, -1) == np.arange(5, 5 + kept)[:, None]).all()
+    with pytest.raises(DamagedBatch, match="holds another batch"):
+        read_batch(stored.path, batch_id(token=2))

@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from ddlp.core.client import Client
-from ddlp.core.dataset import scan_folder
 from ddlp.loader import DualLoader
 from tests.conftest import SMALL_PIPELINE, UpProcess, wait_until
 from tests.end_to_end.trainer import Account, new_run, take, train
@@ -20,7 +19,9 @@ def test_each_sample_comes_once_and_both_prongs_made_some(
 ) -> None:
     run = new_run(api, strategy=strategy, epochs=2, batch_size=4)
     accounts = train(up, run)
-    labels = scan_folder(images).labels
+    labels = [
+        label for label, folder in enumerate(sorted(images.iterdir())) for _ in folder.iterdir()
+    ]
     assert [account.samples for account in accounts] == [ONCE, ONCE]
     assert all(account.labels == dict(enumerate(labels)) for account in accounts)
     wait_until(lambda: api.get(f"/runs/{run}")["state"] == "completed")

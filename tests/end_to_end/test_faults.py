@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from ddlp.core.errors import DdlpError
-from tests.conftest import UpProcess, add_fruit, make_images, wait_until
+from tests.conftest import UpProcess, add_dataset, add_fruit, make_images, wait_until
 from tests.end_to_end.trainer import new_run, train
 
 ONCE = Counter(dict.fromkeys(range(123), 1))
@@ -20,12 +20,12 @@ ONCE = Counter(dict.fromkeys(range(123), 1))
 def victim(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Iterator[UpProcess]:
     """A stack of our own to do harm to."""
     damaged = make_images(tmp_path_factory.mktemp("bad") / "fruit", 30)
-    (damaged / "pear" / "0001.jpg").write_bytes(b"this is not an image")
     home = tmp_path_factory.mktemp("victim")
     with UpProcess(home, [images, damaged], cpu_workers="2") as running:
         add_fruit(running, images)
         with running.client() as client:
-            client.post("/datasets", {"uri": str(damaged), "name": "damaged"})
+            add_dataset(client, damaged, "damaged")
+        (damaged / "pear" / "0001.jpg").write_bytes(b"this is not an image")
         yield running
 
 
@@ -117,16 +117,16 @@ def flip_a_bit(path: Path) -> None:
         file.write(bytes([byte ^ 4]))
 
 
-def test_a_file_that_is_no_image_fails_the_run_with_its_name(victim: UpProcess) -> None:
+def test_a_file_that_was_changed_fails_the_run_with_its_name(victim: UpProcess) -> None:
     with victim.client() as client:
         run = new_run(client, dataset="damaged")
-        with pytest.raises(DdlpError, match=r"pear/0001\.jpg cannot be decoded"):
+        with pytest.raises(DdlpError, match=r"pear/0001\.jpg cannot be used"):
             train(victim, run)
         info = client.get(f"/runs/{run}")
-        with pytest.raises(DdlpError, match=r"is failed: .*pear/0001\.jpg cannot be decoded"):
+        with pytest.raises(DdlpError, match=r"is failed: .*pear/0001\.jpg cannot be used"):
             train(victim, run)
     assert info["state"] == "failed"
-    assert "it is not an image of a known format" in info["reason"]
+    assert "it was changed after it was indexed" in info["reason"]
 
 
 def test_a_late_worker_is_refused(victim: UpProcess) -> None:

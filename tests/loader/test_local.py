@@ -8,6 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -21,6 +22,11 @@ def local(images: Path, **options: Any) -> DualLoader:
     return DualLoader.local(
         images, **{"pipeline": SMALL_PIPELINE, "batch_size": 8, "workers": 2, **options}
     )
+
+
+def change(path: Path) -> None:
+    """Replace a file behind the loader's back."""
+    path.write_bytes(b"something else")
 
 
 def alive(pid: int) -> bool:
@@ -101,12 +107,77 @@ def test_a_killed_worker_loses_nothing(images: Path) -> None:
 
 def test_a_batch_that_cannot_be_made_ends_the_pass_with_the_reason(tmp_path: Path) -> None:
     images = make_images(tmp_path / "fruit", 20)
+    with local(images) as loader:
+        change(images / "plum" / "0002.jpg")
+        with pytest.raises(DdlpError, match=r"plum/0002\.jpg cannot be used: it was changed"):
+            list(loader)
+    assert loader.bad_samples == []
+
+
+@pytest.mark.parametrize("on_bad", ["skip", "replace"])
+def test_a_bad_sample_is_skipped_or_replaced_and_listed(tmp_path: Path, on_bad: str) -> None:
+    images = make_images(tmp_path / "fruit", 20)
+    with local(images, on_bad=on_bad, epochs=2) as loader:
+        change(images / "plum" / "0002.jpg")
+        sizes = [[len(labels) for _, labels in loader] for _ in range(2)]
+        first, second = loader.bad_samples
+    assert [sum(epoch) for epoch in sizes] == [19, 19] if on_bad == "skip" else [20, 20]
+    assert (first.epoch, second.epoch) == (0, 1)
+    assert first.sample == second.sample == 14
+    assert first.name == str(images / "plum" / "0002.jpg")
+    assert (first.substitute is None) == (on_bad == "skip")
+    assert "changed after it was indexed" in first.reason
+
+
+def test_too_many_bad_samples_end_the_pass(tmp_path: Path) -> None:
+    images = make_images(tmp_path / "fruit", 20)
+    with local(images, on_bad="skip", max_bad_share=0.05) as loader:
+        for number in (2, 5):
+            change(images / "plum" / f"{number:04d}.jpg")
+        with pytest.raises(DdlpError, match="2 of the 20 samples of epoch 0 are bad"):
+            list(loader)
+        assert len(loader.bad_samples) == 2
+
+
+def test_a_batch_of_which_nothing_is_left_ends_the_pass(tmp_path: Path) -> None:
+    images = make_images(tmp_path / "fruit", 6)
+    with local(images, on_bad="skip", max_bad_share=1.0, batch_size=6) as loader:
+        for path in images.glob("*/*.jpg"):
+            change(path)
+        with pytest.raises(DdlpError, match="none of its 6 samples can be used"):
+            list(loader)
+
+
+def test_files_that_a_scan_rejects_are_left_out(tmp_path: Path) -> None:
+    images = make_images(tmp_path / "fruit", 20)
     (images / "plum" / "0002.jpg").write_bytes(b"nothing")
+    with local(images) as loader:
+        assert sum(len(labels) for _, labels in loader) == 19
+
+
+def test_arrays_are_a_dataset_too(tmp_path: Path) -> None:
+    pixels = np.random.default_rng(0).integers(0, 256, (10, 32, 32, 3), dtype=np.uint8)
+    np.savez(tmp_path / "small.npz", images=pixels, labels=np.arange(10) % 3)
+    pipeline = {"transforms": [{"name": "centre-crop", "size": 32}]}
+    with local(tmp_path / "small.npz", pipeline=pipeline, normalize=False) as loader:
+        seen = {
+            int(sample): image.permute(1, 2, 0).numpy()
+            for batch in loader.batches()
+            for sample, image in zip(batch.samples, batch.images, strict=True)
+        }
+    assert all(np.array_equal(seen[number], pixels[number]) for number in range(10))
+
+
+def test_what_was_normalised_early_arrives_as_it_is(images: Path) -> None:
+    early = [*SMALL_PIPELINE["transforms"][:-1], {"name": "normalize", "early": True}]
+    options = {"strategy": "cpu", "workers": 1}
     with (
-        local(images) as loader,
-        pytest.raises(DdlpError, match=r"plum/0002\.jpg cannot be decoded"),
+        local(images, pipeline={"transforms": early}, **options) as first,
+        local(images, **options) as second,
     ):
-        list(loader)
+        for (made, _), (scaled, _) in zip(first, second, strict=True):
+            assert made.dtype == torch.float32
+            assert torch.allclose(made, scaled, atol=1e-5)
 
 
 def test_a_state_leads_to_just_the_rest_in_a_new_process(images: Path) -> None:
@@ -154,6 +225,8 @@ def test_processes_and_files_go_with_the_loader(images: Path) -> None:
         ({"pipeline": "magic"}, "no pipeline 'magic'"),
         ({"prefetch": 0}, "prefetch=0 is not from 1 to 256"),
         ({"epochs": 0}, "epochs=0 is too small"),
+        ({"on_bad": "hope"}, "on_bad='hope' is none of fail, skip, replace"),
+        ({"max_bad_share": 1.5}, "max_bad_share=1.5 is not from 0 to 1"),
     ],
 )
 def test_what_makes_no_sense_is_refused_and_leaves_nothing(

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from ddlp.core.messages import Lease
+from ddlp.core.dataset import scan
+from ddlp.core.messages import DatasetCreate, Lease
 from ddlp.core.settings import Settings
 from ddlp.core.types import Prong
+from ddlp.server import datasets
 from ddlp.server.board import Board
 from ddlp.server.database import Database, migrate
 from ddlp.server.dispatcher import Dispatcher
@@ -17,7 +19,10 @@ class Plane:
     """A dispatcher over a real SQLite file; what it would send to the queues is kept."""
 
     def __init__(self, home: Path, images: Path) -> None:
-        self.settings = Settings(home=home, dataset_roots=[images], cpu_store=home / "cpu")
+        self.scratch = home.parent / "scratch"
+        self.scratch.mkdir()
+        roots = [images, self.scratch]
+        self.settings = Settings(home=home, dataset_roots=roots, cpu_store=home / "cpu")
         self.database = Database(self.settings.database)
         migrate(self.database.engine)
         self.sent: list[tuple[Prong, Lease]] = []
@@ -34,6 +39,13 @@ class Plane:
         )
         self.dispatcher.start()
         return self.dispatcher
+
+    def add_dataset(self, images: Path, name: str) -> None:
+        """Register a dataset and scan it at once."""
+        with self.database.session() as session:
+            row = datasets.add(session, self.settings, DatasetCreate(uri=str(images), name=name))
+            scan(Path(row.uri), Path(row.index_path))
+            datasets.finish(session, row.id)
 
     def restart(self) -> None:
         """What a crash and a new start come to; messages on their way stay so."""

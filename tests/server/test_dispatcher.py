@@ -3,12 +3,10 @@
 import uuid
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
 import pytest
 from sqlalchemy import text
 
-from ddlp.core.energy import PowerModel
 from ddlp.core.errors import (
     Conflict,
     DdlpError,
@@ -17,103 +15,25 @@ from ddlp.core.errors import (
     Refused,
     Unavailable,
 )
-from ddlp.core.messages import (
-    Attach,
-    Claim,
-    Commit,
-    DatasetCreate,
-    DeviceRegister,
-    Fed,
-    FeedRequest,
-    Lease,
-    Rewind,
-    RunCreate,
-)
+from ddlp.core.messages import Attach, FeedRequest, Rewind
 from ddlp.core.pipeline import ENGINE
-from ddlp.core.types import DeviceKind, Prong, RunState
-from ddlp.server import certificates, datasets, devices, runs
+from ddlp.core.types import Prong, RunState
+from ddlp.server import certificates, devices, runs
 from ddlp.server.models import Run
 from tests.conftest import wait_until
 from tests.server.conftest import Plane
-
-SESSION = uuid.uuid4()
-DEVICES = {Prong.CPU: DeviceKind.HOST, Prong.CSD: DeviceKind.EMULATED_CSD}
-
-
-def register(plane: Plane, prong: Prong, host: str = "here", engine: str = ENGINE) -> uuid.UUID:
-    body = DeviceRegister(
-        name=prong.value,
-        prong=prong,
-        kind=DEVICES[prong],
-        slots=1,
-        host=host,
-        incarnation=uuid.uuid4(),
-        engine=engine,
-        store=str(plane.settings.home / prong.value),
-        power=PowerModel(active_w=10, source="test"),
-    )
-    ask(plane, lambda board, session, now: devices.register(board, session, body, now))
-    return body.incarnation
-
-
-def ask(plane: Plane, action: Any) -> Any:
-    return plane.dispatcher.call(action).result(10)
-
-
-def new_run(plane: Plane, images: Path, **fields: Any) -> uuid.UUID:
-    with plane.database.session() as session:
-        try:
-            datasets.find(session, "fruit")
-        except NotFound:
-            body = DatasetCreate(uri=str(images), name="fruit")
-            datasets.register(session, plane.settings, body)
-        row = runs.create(session, RunCreate(dataset="fruit", batch_size=20, **fields))
-    ask(plane, lambda board, session, now: board.add_run(session, row))
-    return row.id
-
-
-def work_off(plane: Plane) -> int:
-    """Do what a worker does with everything that was sent; returns how much that was."""
-    waiting, plane.sent[:] = list(plane.sent), []
-    for prong, lease in waiting:
-        claim(plane, prong, lease)
-        commit(plane, prong, lease)
-    return len(waiting)
-
-
-def claim(plane: Plane, prong: Prong, lease: Lease) -> None:
-    ask(plane, lambda board, _, now: board.claim(Claim(lease=lease, device=prong.value), now))
-
-
-def commit(plane: Plane, prong: Prong, lease: Lease) -> None:
-    done = Commit(
-        lease=lease, device=prong.value, nbytes=4096, checksum=2**64 - 1, seconds=2, cpu_s=1
-    )
-    ask(plane, lambda board, _, now: board.commit(done, now))
-
-
-def feed(plane: Plane, run: uuid.UUID, step: int, consumed: int, epoch: int = 0) -> Fed:
-    request = FeedRequest(
-        rank=0, session=SESSION, epoch=epoch, received=step, consumed=consumed, want=1
-    )
-    return plane.dispatcher.feed(run, request).result(10)
-
-
-def deliver(plane: Plane, run: uuid.UUID, start: int = 0, stop: int = 7) -> list[int]:
-    """Take batches of the first epoch as a trainer does."""
-    order: list[int] = []
-    while start + len(order) < stop:
-        step = start + len(order)
-        fed = feed(plane, run, step, step)
-        order += [batch.index for batch in fed.batches]
-        if not fed.batches:
-            work_off(plane)
-    return order
-
-
-def state_of(plane: Plane, run: uuid.UUID) -> RunState:
-    with plane.database.session() as session:
-        return RunState(session.get_one(Run, run).state)
+from tests.server.driving import (
+    SESSION,
+    ask,
+    claim,
+    commit,
+    deliver,
+    feed,
+    new_run,
+    register,
+    state_of,
+    work_off,
+)
 
 
 def test_a_run_goes_from_created_to_completed(plane: Plane, images: Path) -> None:
@@ -378,8 +298,8 @@ def images_made(plane: Plane, run: uuid.UUID) -> int:
         return runs.info(session, session.get_one(Run, run)).images["cpu"]
 
 
-def test_a_device_with_another_engine_gets_no_work(plane: Plane, images: Path) -> None:
-    register(plane, Prong.CPU, engine="other")
+def test_a_device_with_another_arithmetic_gets_no_work(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU, engine="fused-0")
     run = new_run(plane, images, strategy="cpu")
     assert "no live device" in (feed(plane, run, 0, 0).waiting_for or "")
     assert plane.sent == []
@@ -419,3 +339,35 @@ def test_only_folders_of_runs_that_ended_are_swept(plane: Plane, images: Path) -
     assert not mine.exists()
     assert foreign.exists()
     assert users.exists()
+
+
+@pytest.mark.parametrize("name", ["fused", "reference"])
+def test_any_engine_of_the_same_arithmetic_may_work_and_is_named(
+    plane: Plane, images: Path, name: str
+) -> None:
+    engine = f"{name}-{ENGINE.rpartition('-')[2]}"
+    register(plane, Prong.CPU, engine=engine)
+    run = new_run(plane, images, strategy="cpu")
+    deliver(plane, run)
+    with plane.database.session() as session:
+        assert runs.info(session, session.get_one(Run, run)).engine == engine
+    plane.restart()
+    register(plane, Prong.CPU, engine=f"another-{ENGINE.rpartition('-')[2]}")
+    feed(plane, run, 7, 7)
+    with plane.database.session() as session:
+        assert runs.info(session, session.get_one(Run, run)).engine == engine
+
+
+def test_a_lease_says_how_often_its_batch_was_lost(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    new_run(plane, images, strategy="cpu")
+    wait_until(lambda: plane.sent)
+    prong, lease = plane.sent[0]
+    assert lease.losses == claim(plane, prong, lease).lease.losses == 0
+    again = claim(plane, prong, lease)
+    assert again.lease.losses == 1, "the message is the old one, the answer is not"
+    assert again.lasts_s > 0
+    plane.sent.clear()
+    register(plane, Prong.CPU)
+    wait_until(lambda: any(new.index == lease.index for _, new in plane.sent))
+    assert next(new for _, new in plane.sent if new.index == lease.index).losses == 2

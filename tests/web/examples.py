@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 from ddlp.core.messages import EnergyInfo, EpochInfo, RunInfo
-from ddlp.core.types import EpochState, RunState
+from ddlp.core.types import BadPolicy, EpochState, RunState
 from ddlp.server.snapshot import Front, Snapshot
 from ddlp.web.views import RunView, run_view
 
@@ -20,12 +20,15 @@ def run_info(**changes: Any) -> RunInfo:
         "dataset_version": "d" * 64,
         "pipeline": "imagenet-train",
         "pipeline_hash": "e" * 64,
-        "engine": "pillow-1",
+        "engine": "fused-2",
         "batch_size": 10,
         "epochs": 2,
         "seed": 7,
         "strategy": "wrr",
         "world_size": 1,
+        "on_bad": BadPolicy.FAIL,
+        "max_bad_share": 0.01,
+        "bad_samples": 0,
         "state": RunState.RUNNING,
         "reason": None,
         "samples": 1000,

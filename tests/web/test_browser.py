@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from ddlp.core.client import Client
 from ddlp.loader import DualLoader
-from tests.conftest import UpProcess, add_fruit
+from tests.conftest import UpProcess, add_dataset, add_fruit, make_images
 from tests.end_to_end.trainer import new_run, train
 
 pytestmark = pytest.mark.browser
@@ -134,6 +135,59 @@ def test_a_run_is_paused_resumed_and_cancelled_on_its_page(
     page.get_by_role("button", name="Cancel").click()
     expect(page.locator("#state")).to_have_text("cancelled")
     expect(page.get_by_role("button")).to_have_count(0)
+
+
+@pytest.fixture
+def spoilt(api: Client, scratch: Path) -> Iterator[str]:
+    """A dataset with a rejected file, of which samples were spoilt after the scan."""
+    root = make_images(scratch / "spoilt", 30)
+    (root / "plum" / "0002.jpg").write_bytes(b"nothing")
+    name = add_dataset(api, root, "spoilt")["name"]
+    for path in sorted(root.glob("pear/*.jpg"))[:2]:
+        change = path.stat()
+        whole = path.read_bytes()
+        path.write_bytes(whole[:300] + b"\xff\xd8" * ((len(whole) - 300) // 2))
+        os.utime(path, ns=(change.st_atime_ns, change.st_mtime_ns))
+    (root / "apple" / "0000.jpg").write_bytes(b"changed")
+    yield name
+    for run in api.get("/runs?limit=200"):
+        if run["dataset"] == name and run["ended_at"] is None:
+            api.post(f"/runs/{run['name']}/cancel")
+    api.delete(f"/datasets/{name}")
+    shutil.rmtree(root)
+
+
+def test_bad_samples_appear_on_the_page_while_it_is_open(
+    page: Page, up: UpProcess, api: Client, spoilt: str
+) -> None:
+    fields = {"on_bad": "replace", "max_bad_share": 0.5, "strategy": "cpu", "batch_size": 4}
+    run = new_run(api, dataset=spoilt, **fields)
+    api.post(f"/runs/{run}/pause")
+    page.goto(f"/runs/{run}")
+    expect(page.locator("#bad")).to_contain_text("is replaced by another of its class")
+    api.post(f"/runs/{run}/resume")
+    train(up, run)
+    expect(page.locator("#state")).to_have_text("completed")
+    count = api.get(f"/runs/{run}")["bad_samples"]
+    assert count >= 1
+    expect(page.locator("#bad-count")).to_have_text(str(count))
+    expect(page.locator("#bad tbody tr")).to_have_count(count)
+    row = page.locator("#bad").locator("tr", has_text="apple/0000.jpg")
+    expect(row).to_contain_text("changed after it was indexed")
+    expect(row).to_contain_text("replaced by sample")
+    page.goto("/")
+    expect(page.get_by_role("row", name=re.compile(run))).to_contain_text(str(count))
+
+
+def test_a_dataset_has_a_page_with_what_was_rejected(page: Page, spoilt: str) -> None:
+    page.goto("/")
+    page.locator("nav").get_by_role("link", name="Datasets").click()
+    expect(page).to_have_title("Datasets · DDLP")
+    row = page.get_by_role("row", name=re.compile(spoilt))
+    expect(row).to_contain_text("ready")
+    row.get_by_role("link").click()
+    expect(page.locator("#state")).to_have_text("ready")
+    expect(page.locator("#rejected")).to_contain_text("plum/0002.jpg")
 
 
 def test_an_address_that_leads_nowhere_is_explained(page: Page) -> None:

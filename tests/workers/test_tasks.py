@@ -1,5 +1,8 @@
 """What a worker does with messages that are good, late, doubled or nonsense."""
 
+import signal
+import subprocess
+import sys
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -78,3 +81,19 @@ class _Trap:
 
     def __reduce__(self) -> tuple[object, tuple[str, str]]:
         return open, (self.path, "w")
+
+
+HANG = """
+import time
+from ddlp.workers.tasks import _ended_after
+
+with _ended_after(30):
+    pass
+with _ended_after(0.2):
+    time.sleep(30)
+"""
+
+
+def test_a_process_that_outlives_its_lease_is_ended() -> None:
+    done = subprocess.run([sys.executable, "-c", HANG], timeout=20, check=False)
+    assert done.returncode == -signal.SIGALRM

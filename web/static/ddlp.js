@@ -1,4 +1,4 @@
-// The little that HTML cannot do: the chart of a run, its buttons, and a word when the server is away.
+// The little that HTML cannot do: the chart of a run, its buttons, its bad samples, and a word when the server is away.
 "use strict";
 
 (() => {
@@ -24,8 +24,20 @@
   live.addEventListener("htmx:sse:error", () => { offline.hidden = false; });
   live.addEventListener("htmx:sse:after:connection", () => { offline.hidden = true; });
   let over = false;
-  const showPercent = (percent) => { document.title = document.title.replace(/^\d+ %/, `${percent} %`); };
-  live.addEventListener("over", (event) => { over = true; showPercent(JSON.parse(event.detail.data).percent); });
+
+  // Bad samples: read again when there are more of them.
+  const bad = document.getElementById("bad");
+  const showBad = async (count) => {
+    if (bad.dataset.count === String(count)) return;
+    bad.dataset.count = count;
+    const answer = await fetch(bad.dataset.source);
+    if (answer.ok) bad.innerHTML = await answer.text();
+  };
+  const show = ({ percent, bad: count }) => {
+    document.title = document.title.replace(/^\d+ %/, `${percent} %`);
+    showBad(count);
+  };
+  live.addEventListener("over", (event) => { over = true; show(JSON.parse(event.detail.data)); });
   live.addEventListener("htmx:sse:before:connection", (event) => { if (over) event.preventDefault(); });
 
   // Chart.
@@ -64,6 +76,6 @@
     const rates = JSON.parse(event.detail.data);
     add(rates.at, rates);
     chart.setData(data);
-    showPercent(rates.percent);
+    show(rates);
   });
 })();

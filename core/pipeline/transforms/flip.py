@@ -1,13 +1,11 @@
-"""Mirrors an image left to right with a probability."""
+"""Mirrors images left to right with a probability."""
 
-from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
 from pydantic import Field
 
-from ddlp.core.pipeline.transforms.base import Geometric
-from ddlp.core.pipeline.view import View
+from ddlp.core.pipeline.transforms.base import Drawn, Geometric, Parameters
+from ddlp.core.pipeline.views import Views
 
 
 class Flip(Geometric):
@@ -18,6 +16,10 @@ class Flip(Geometric):
 
     p: float = Field(0.5, ge=0, le=1, description="Probability of mirroring.")
 
-    def apply(self, view: View, drawn: Sequence[float]) -> View:
-        """Mirror when the number drawn is below p."""
-        return replace(view, mirrored=not view.mirrored) if drawn[0] < self.p else view
+    def apply(self, views: Views, drawn: Drawn) -> Views:
+        """Mirror where the number drawn is below p."""
+        return views.mirror(drawn[:, 0] < self.p)
+
+    def explain(self, before: Views, drawn: Drawn) -> list[Parameters]:
+        """Whether each is mirrored by this step."""
+        return [{"mirrored": flag} for flag in (drawn[:, 0] < self.p).tolist()]

@@ -5,9 +5,11 @@ from typing import Any
 import pytest
 
 from ddlp.core.errors import InvalidInput
-from ddlp.core.pipeline import PRESETS, Pipeline, PipelineSpec
+from ddlp.core.image.arithmetic import ARITHMETIC
+from ddlp.core.pipeline import PRESETS, TRANSFORMS, Pipeline, PipelineSpec
 
 CROP = {"name": "random-resized-crop", "size": 64}
+LABELS = {"name": "label-map", "labels": {"cat": 3, "dog": 1}}
 Transforms = list[dict[str, Any]]
 
 
@@ -15,11 +17,15 @@ def parse(*transforms: dict[str, Any]) -> Pipeline:
     return Pipeline.parse(PipelineSpec(transforms=list(transforms)))
 
 
+SIZES = {"imagenet-train": 224, "imagenet-val": 224, "cifar-train": 32, "cifar-val": 32}
+
+
 @pytest.mark.parametrize("name", PRESETS)
-def test_every_preset_makes_normalised_squares_of_224(name: str) -> None:
+def test_every_preset_makes_normalised_squares(name: str) -> None:
     pipeline = Pipeline.preset(name)
-    assert (pipeline.width, pipeline.height) == (224, 224)
+    assert pipeline.shape == (SIZES[name], SIZES[name], 3)
     assert pipeline.normalize is not None
+    assert pipeline.dtype == "uint8"
 
 
 def test_presets_are_told_apart_by_their_hash() -> None:
@@ -27,17 +33,19 @@ def test_presets_are_told_apart_by_their_hash() -> None:
 
 
 def test_an_unknown_preset_is_answered_with_the_known_ones() -> None:
-    with pytest.raises(InvalidInput, match="no pipeline 'cifar'; known presets: imagenet-train"):
+    with pytest.raises(
+        InvalidInput, match="no pipeline 'cifar'; known presets: cifar-train, cifar"
+    ):
         Pipeline.preset("cifar")
 
 
 MISTAKES: dict[str, tuple[Transforms, str]] = {
     "an unknown transform": (
         [CROP, {"name": "blur"}],
-        r"transform 1 is 'blur'; known transforms: centre-crop, flip, normalize,",
+        r"transform 1: there is no transform 'blur'; known transforms: centre-crop, colour-jitter,",
     ),
-    "a transform without a name": ([{"size": 3}], "transform 0 is None; known transforms"),
-    "a name that is no text": ([{"name": ["flip"]}], r"transform 0 is \['flip'\]; known"),
+    "a transform without a name": ([{"size": 3}], "0: there is no transform None; known"),
+    "a name that is no text": ([{"name": ["flip"]}], r"no transform \['flip'\]; known"),
     "a parameter that does not exist": (
         [{**CROP, "sise": 3}],
         r"transform 0 \(random-resized-crop\): sise: Extra inputs",
@@ -61,7 +69,7 @@ MISTAKES: dict[str, tuple[Transforms, str]] = {
     "nothing but normalising": ([{"name": "normalize"}], "does not say how large its output is"),
     "a size that depends on the image": (
         [{"name": "resize", "size": 256}],
-        "end it with centre-crop or random-resized-crop",
+        "end it with centre-crop, pad-crop or random-resized-crop",
     ),
     "normalising before the crop": (
         [{"name": "normalize"}, CROP],
@@ -70,6 +78,30 @@ MISTAKES: dict[str, tuple[Transforms, str]] = {
     "normalising twice": (
         [CROP, {"name": "normalize"}, {"name": "normalize"}],
         "normalize must come last in a pipeline, and only once",
+    ),
+    "decoding later": (
+        [CROP, {"name": "decode"}],
+        "decode must come first in a pipeline, and only once",
+    ),
+    "decoding twice": (
+        [{"name": "decode"}, {"name": "decode"}, CROP],
+        "decode must come first in a pipeline, and only once",
+    ),
+    "nothing but decoding": ([{"name": "decode"}], "does not say how large its output is"),
+    "no pixels allowed": ([{"name": "decode", "max_pixels": 0}, CROP], r"\(decode\): max_pixels: "),
+    "two maps of labels": ([CROP, LABELS, LABELS], "label-map must stand in a pipeline only once"),
+    "no labels": ([CROP, {"name": "label-map", "labels": {}}], "labels: Dictionary should have"),
+    "a label beyond 64 bits": (
+        [CROP, {"name": "label-map", "labels": {"cat": 2**63}}],
+        r"labels\.cat: Input should be less than",
+    ),
+    "a turn of the hue beyond the circle": (
+        [CROP, {"name": "colour-jitter", "hue": 0.6}],
+        r"1 \(colour-jitter\): hue: Input should be less than or equal to 0.5",
+    ),
+    "a colour jitter backwards": (
+        [CROP, {"name": "colour-jitter", "contrast": -1}],
+        "contrast: Input should be greater than or equal to 0",
     ),
 }
 
@@ -96,6 +128,8 @@ def test_a_pipeline_of_nothing_is_refused() -> None:
         ([CROP, {"name": "centre-crop", "size": 16}, {"name": "flip"}], 16),
         ([{"name": "flip"}, CROP, {"name": "normalize"}], 64),
         ([CROP, {"name": "resize", "size": 40}], 40),
+        ([{"name": "pad-crop", "size": 32}, {"name": "flip"}], 32),
+        ([{"name": "decode"}, CROP, {"name": "grayscale"}, {"name": "normalize"}, LABELS], 64),
     ],
 )
 def test_the_size_of_the_output_is_known_beforehand(transforms: Transforms, size: int) -> None:
@@ -103,7 +137,7 @@ def test_the_size_of_the_output_is_known_beforehand(transforms: Transforms, size
     assert (pipeline.width, pipeline.height) == (size, size)
 
 
-BASE = [{"name": "random-resized-crop", "size": 64}, {"name": "flip"}]
+BASE: Transforms = [{"name": "random-resized-crop", "size": 64}, {"name": "flip"}]
 
 
 @pytest.mark.parametrize(
@@ -116,6 +150,11 @@ BASE = [{"name": "random-resized-crop", "size": 64}, {"name": "flip"}]
         [{"name": "flip"}, {"name": "random-resized-crop", "size": 64}],
         [{"name": "random-resized-crop", "size": 64}],
         [{"name": "centre-crop", "size": 64}, {"name": "flip"}],
+        [{"name": "decode", "orient": False}, *BASE],
+        [{"name": "decode", "dct_scaling": True}, *BASE],
+        [*BASE, {"name": "grayscale"}],
+        [*BASE, {"name": "normalize", "early": True}],
+        [*BASE, LABELS],
     ],
 )
 def test_the_hash_changes_with_what_changes_the_bytes(other: Transforms) -> None:
@@ -125,6 +164,7 @@ def test_the_hash_changes_with_what_changes_the_bytes(other: Transforms) -> None
 @pytest.mark.parametrize(
     "same",
     [
+        [{"name": "decode"}, *BASE],
         [*BASE, {"name": "normalize"}],
         [*BASE, {"name": "normalize", "mean": [0.5, 0.5, 0.5], "std": [1, 2, 3]}],
         [{"size": 64.0, "name": "random-resized-crop"}, {"name": "flip"}],
@@ -138,17 +178,65 @@ def test_the_hash_stays_with_late_normalising_and_with_defaults_written_out(
     assert parse(*same).hash == parse(*BASE).hash
 
 
-KNOWN_HASH = "984b0cc4bda40263ae9a8d6c74595defc7d43be4dc0a74d836f817d4bc55df18"
+def test_early_normalising_is_part_of_what_workers_make() -> None:
+    early = {"name": "normalize", "early": True}
+    pipeline = parse(*BASE, early)
+    assert pipeline.dtype == "float32"
+    assert pipeline.hash != parse(*BASE, {**early, "mean": [0.5, 0.5, 0.5]}).hash
 
 
-def test_the_hash_is_the_same_on_every_machine_and_in_every_release() -> None:
+def test_the_hash_changes_with_the_labels_and_not_with_their_place() -> None:
+    normalize = {"name": "normalize"}
+    assert parse(LABELS, *BASE, normalize).hash == parse(*BASE, normalize, LABELS).hash
+    other = {"name": "label-map", "labels": {"cat": 3, "dog": 2}}
+    assert parse(*BASE, other).hash != parse(*BASE, LABELS).hash
+    turned = {"name": "label-map", "labels": {"dog": 1, "cat": 3}}
+    assert parse(*BASE, turned).hash == parse(*BASE, LABELS).hash
+
+
+def test_the_hash_changes_with_the_version_of_a_transform(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = parse(*BASE).hash
+    monkeypatch.setattr(TRANSFORMS["flip"], "version", 2)
+    assert parse(*BASE).hash != before
+
+
+def test_the_hash_changes_with_the_arithmetic_of_pixels(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = parse(*BASE).hash
+    monkeypatch.setattr("ddlp.core.pipeline.spec.ARITHMETIC", ARITHMETIC + 1)
+    assert parse(*BASE).hash != before
+
+
+KNOWN_HASH = "d9c388389b0b1364420e9aec63be39bf3bc1c2cf1f46670310e14ecb00242978"
+
+
+def test_the_hash_is_the_same_on_every_machine_and_in_every_release(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     # A new value here means: batches of older runs cannot be told to be the same any more.
+    monkeypatch.setattr("ddlp.core.pipeline.spec.ARITHMETIC", 2)
     assert parse(*BASE).hash == KNOWN_HASH
 
 
-@pytest.mark.parametrize("name", PRESETS)
+EVERYTHING: dict[str, Transforms] = {
+    **PRESETS,
+    "all": [
+        {"name": "decode", "orient": False},
+        {"name": "resize", "size": 40},
+        {"name": "pad-crop", "size": 32},
+        {"name": "colour-jitter", "brightness": 0.4},
+        {"name": "flip"},
+        {"name": "grayscale", "p": 0.2},
+        {"name": "normalize", "early": True},
+        LABELS,
+    ],
+}
+
+
+@pytest.mark.parametrize("name", EVERYTHING)
 def test_the_description_with_all_defaults_makes_the_same_pipeline(name: str) -> None:
-    pipeline = Pipeline.preset(name)
+    pipeline = parse(*EVERYTHING[name])
     written = PipelineSpec.model_validate_json(pipeline.spec.model_dump_json())
     assert Pipeline.parse(written) == pipeline
+    assert Pipeline.parse(written).hash == pipeline.hash
+    assert written.transforms[0]["name"] == "decode", "what is implied is written out"
     assert all(len(transform) > 1 for transform in written.transforms), "defaults are written out"

@@ -5,8 +5,7 @@ from collections import Counter
 
 from ddlp.core.errors import Refused
 from ddlp.core.plan import RunPlan
-from ddlp.core.schedule import Batch, Limits, RunSchedule, strategy
-from ddlp.core.schedule.run import Made
+from ddlp.core.schedule import Batch, Limits, Made, RunSchedule, strategy
 from ddlp.core.types import BatchState, Prong
 
 SLOTS = {Prong.CPU: 2, Prong.CSD: 1}

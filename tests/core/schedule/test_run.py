@@ -5,7 +5,14 @@ import pytest
 from ddlp.core.errors import Conflict, InvalidInput, Refused
 from ddlp.core.plan import RunPlan
 from ddlp.core.ranges import Ranges
-from ddlp.core.schedule import Batch, EpochSchedule, Limits, RunSchedule, strategy
+from ddlp.core.schedule import (
+    Batch,
+    EpochSchedule,
+    Limits,
+    RunSchedule,
+    explain_wait,
+    strategy,
+)
 from ddlp.core.types import BatchState, Prong
 from tests.core.schedule.simulation import made
 
@@ -114,8 +121,7 @@ def test_three_failures_poison_a_batch_and_say_why() -> None:
         lease = run.top_up(0.0)[0]
         run.claim(0, 0, lease.token, "cpu", 0.0)
         run.fail(0, 0, lease.token, "the decoder crashed")
-    assert run.poisoned is not None
-    assert run.poisoned.reason == "the decoder crashed"
+    assert run.doom == "batch 0 of epoch 0: the decoder crashed"
 
 
 def test_a_permanent_failure_poisons_at_once() -> None:
@@ -123,7 +129,7 @@ def test_a_permanent_failure_poisons_at_once() -> None:
     lease = run.top_up(0.0)[0]
     run.claim(0, lease.index, lease.token, "cpu", 0.0)
     run.fail(0, lease.index, lease.token, "not an image", permanent=True)
-    assert run.poisoned is lease
+    assert run.doom == "batch 0 of epoch 0: not an image"
 
 
 def test_messages_that_are_never_picked_up_do_not_count_as_failures() -> None:
@@ -131,7 +137,7 @@ def test_messages_that_are_never_picked_up_do_not_count_as_failures() -> None:
     for turn in range(10):
         run.top_up(turn * 100.0)
         run.expire(turn * 100.0 + 50)
-    assert run.poisoned is None
+    assert run.doom is None
 
 
 def test_asking_again_gives_the_same_batches_again() -> None:
@@ -211,9 +217,9 @@ def test_an_epoch_resumed_from_ranges_delivers_just_the_rest() -> None:
 def test_what_is_waited_for_is_said_in_words() -> None:
     run = schedule("cpu")
     run.top_up(0.0)
-    assert "batch 0 of epoch 0, held by queue cpu" in run.explain_wait(0, 0, 2.0)
+    assert "batch 0 of epoch 0, held by queue cpu" in explain_wait(run, 0, 0, 2.0)
     run.set_slots({})
-    assert "start one with: ddlp worker --prong cpu" in run.explain_wait(0, 0, 2.0)
+    assert "start one with: ddlp worker --prong cpu" in explain_wait(run, 0, 0, 2.0)
 
 
 def test_only_what_changed_has_to_be_remembered() -> None:
@@ -237,7 +243,7 @@ def test_a_batch_slower_than_expected_is_made_at_last() -> None:
         with pytest.raises(Refused):
             run.commit(0, 0, token, made(0, 150.0), now)
     run.commit(0, 0, token, made(0, 150.0), now)
-    assert run.poisoned is None
+    assert run.doom is None
 
 
 def test_a_batch_that_is_gone_again_and_again_does_not_end_the_run() -> None:
@@ -248,7 +254,7 @@ def test_a_batch_that_is_gone_again_and_again_does_not_end_the_run() -> None:
                 finish(run, lease)
         [batch] = run.fetch(0, 0, 0, 1)
         run.damaged(0, batch.index, batch.token, "gone", gone=True)
-    assert run.poisoned is None
+    assert run.doom is None
 
 
 def test_a_batch_that_is_damaged_again_and_again_does() -> None:
@@ -259,7 +265,7 @@ def test_a_batch_that_is_damaged_again_and_again_does() -> None:
                 finish(run, lease)
         [batch] = run.fetch(0, 0, 0, 1)
         run.damaged(0, batch.index, batch.token, "a bit flipped")
-    assert run.poisoned is not None
+    assert run.doom is not None
 
 
 def test_a_full_store_makes_the_window_smaller() -> None:
@@ -269,7 +275,7 @@ def test_a_full_store_makes_the_window_smaller() -> None:
     run.claim(0, leases[1].index, leases[1].token, "cpu", 0.0)
     run.no_room(0, leases[1].index, leases[1].token, "the disk is full")
     assert run.limits.stored[Prong.CPU] == 1
-    assert run.poisoned is None
+    assert run.doom is None
 
 
 def test_what_an_attempt_left_can_go_when_it_counts_no_more() -> None:

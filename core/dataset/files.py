@@ -1,0 +1,74 @@
+"""Decides which files a scan and a run may open, and opens them."""
+
+import functools
+import os
+import stat
+from collections.abc import Sequence
+from pathlib import Path
+from typing import BinaryIO
+
+from ddlp.core.errors import InvalidInput
+
+IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
+
+
+def is_image(name: str) -> bool:
+    """Whether a name has one of the usual endings."""
+    return os.path.splitext(name)[1].lower() in IMAGE_SUFFIXES
+
+
+class Fence:
+    """Keeps links and paths below the root or a folder allowed; `allowed` None lets all pass."""
+
+    def __init__(self, root: Path, allowed: Sequence[Path] | None) -> None:
+        self._limits = None
+        if allowed is not None:
+            self._limits = [str(path.resolve()) for path in (root, *allowed)]
+        self._real_folder = functools.lru_cache(maxsize=10_000)(os.path.realpath)
+
+    def check(self, path: str) -> None:
+        """Refuse a path that leads outside; its folder is looked up once for many."""
+        if self._limits is None:
+            return
+        folder, name = os.path.split(path)
+        if name in ("", ".", "..") or os.path.islink(path):
+            self.check_real(path, os.path.realpath(path))
+        else:
+            self.check_real(path, self._real_folder(folder))
+
+    def check_real(self, path: str, real: str) -> None:
+        """Refuse a path whose real place is known."""
+        if self._limits is None:
+            return
+        if any(os.path.commonpath([real, limit]) == limit for limit in self._limits):
+            return
+        raise InvalidInput(
+            f"{path} leads to {real}, outside the folders allowed; copy it, or allow that place "
+            "with ddlp up --allow"
+        )
+
+
+def open_regular(path: str | bytes) -> BinaryIO:
+    """Open a file for reading; a pipe or a device is refused, and not waited for."""
+    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise ValueError("it is not a regular file")
+    return os.fdopen(number, "rb", buffering=0)
+
+
+def read_at(file: BinaryIO, start: int, size: int) -> bytes:
+    """Exactly `size` bytes from a place of a file; a ValueError where it is shorter."""
+    parts = []
+    while size > 0:
+        part = os.pread(file.fileno(), size, start)
+        if not part:
+            raise ValueError("it ends too soon")
+        parts.append(part)
+        start, size = start + len(part), size - len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def shown(name: bytes) -> str:
+    """A file's name as text that can be stored and printed, whatever its bytes."""
+    return name.decode(errors="backslashreplace")

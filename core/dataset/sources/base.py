@@ -1,0 +1,135 @@
+"""What every source is: a place where samples lie, and a way to collect them into an index."""
+
+import os
+from abc import ABC, abstractmethod
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import numpy.typing as npt
+
+from ddlp.core.dataset.check import reason_of
+from ddlp.core.dataset.files import shown
+from ddlp.core.dataset.layout import SampleRow
+from ddlp.core.dataset.parallel import in_order
+from ddlp.core.dataset.progress import Progress, ScanOptions
+from ddlp.core.dataset.spool import Spool
+from ddlp.core.dataset.writer import IndexHead, IndexWriter
+from ddlp.core.errors import InvalidInput
+
+_CHUNK = 32
+_REPORT_AFTER = 1000
+
+Classes = tuple[tuple[str, ...], npt.NDArray[np.uint32] | None]
+"""Class names, and the class number that each label listed stands for (None: they are numbers)."""
+
+
+class Source(ABC):
+    """A dataset as it lies on disk."""
+
+    kind: ClassVar[str]
+
+    def __init__(self, uri: Path, options: ScanOptions) -> None:
+        self.uri = uri
+        self.options = options
+
+    @property
+    @abstractmethod
+    def root(self) -> Path:
+        """The folder that names are relative to."""
+
+    @property
+    @abstractmethod
+    def expected(self) -> str:
+        """What is missing when there is no sample at all."""
+
+    @abstractmethod
+    def collect(self, writer: IndexWriter, progress: Progress) -> IndexHead:
+        """Find all samples."""
+
+
+class Listing:
+    """The samples that a source names, before any of them is looked at."""
+
+    def __init__(self, writer: IndexWriter, progress: Progress) -> None:
+        self.writer = writer
+        self.spool = Spool(writer.folder, "listing")
+        self._progress = progress
+        self._unsaid = 0
+
+    def add(self, name: bytes, row: SampleRow) -> None:
+        """Name a sample."""
+        self.spool.append(name, row)
+        self._unsaid += 1
+        if self._unsaid >= _REPORT_AFTER:
+            self.say(shown(name))
+
+    def reject(self, name: str, reason: str) -> None:
+        """Name what cannot be a sample."""
+        self.writer.reject(name, reason)
+        self._progress.add(found=1, done=1, rejected=1, current=name)
+
+    def say(self, current: str = "") -> None:
+        """Report what was named."""
+        self._progress.add(found=self._unsaid, current=current)
+        self._unsaid = 0
+
+
+class EncodedSource(Source):
+    """A source of encoded images: they are listed first, then looked at by several threads."""
+
+    @abstractmethod
+    def list_samples(self, listing: Listing) -> Classes:
+        """Name all samples in their order."""
+
+    @abstractmethod
+    def inspect(self, name: bytes, row: SampleRow) -> SampleRow:
+        """Look at one sample and complete its row, or raise what is wrong with it."""
+
+    @abstractmethod
+    def show(self, name: bytes, row: SampleRow) -> str:
+        """What a sample is called in messages."""
+
+    def collect(self, writer: IndexWriter, progress: Progress) -> IndexHead:
+        """List the samples, then take those that can be used."""
+        listing = Listing(writer, progress)
+        try:
+            classes, renumbered = self.list_samples(listing)
+            listing.say()
+        finally:
+            listing.spool.close()
+        chunks = listing.spool.chunks(_CHUNK)
+        for results in in_order(self._judge, chunks, self.options.threads, progress.poll):
+            self._take(results, writer, progress)
+        return IndexHead(self.kind, self.root, classes, renumbered)
+
+    def _judge(self, listed: tuple[bytes, SampleRow]) -> tuple[bytes, SampleRow, str | None]:
+        name, row = listed
+        try:
+            return name, self.inspect(name, row), None
+        except InvalidInput:
+            raise
+        except Exception as error:  # the border to the decoders, which raise whatever they like
+            return name, row, reason_of(error)
+
+    def _take(
+        self,
+        results: list[tuple[bytes, SampleRow, str | None]],
+        writer: IndexWriter,
+        progress: Progress,
+    ) -> None:
+        size = rejected = 0
+        for name, row, problem in results:
+            if problem is None:
+                writer.samples.append(name, row)
+                size += row.size
+            else:
+                writer.reject(self.show(name, row), problem)
+                rejected += 1
+        name, row, _ = results[-1]
+        progress.add(done=len(results), rejected=rejected, size=size, current=self.show(name, row))
+
+
+def join(root: Path, name: bytes) -> bytes:
+    """The path of a name below a root."""
+    return os.path.join(os.fsencode(root), name)

@@ -1,0 +1,27 @@
+"""From encoded bytes to pixels: heads, decoders, resampling, in two engines of equal bits."""
+
+from ddlp.core.image.arithmetic import ARITHMETIC, same_arithmetic
+from ddlp.core.image.backend import Backend, Crops, Levels, Slot
+from ddlp.core.image.choice import backend, engine_name, engine_reason
+from ddlp.core.image.head import ImageHead, Kind
+from ddlp.core.image.probe import check, probe, probe_head
+from ddlp.core.image.resize import Pixels, Span
+
+__all__ = [
+    "ARITHMETIC",
+    "Backend",
+    "Crops",
+    "ImageHead",
+    "Kind",
+    "Levels",
+    "Pixels",
+    "Slot",
+    "Span",
+    "backend",
+    "check",
+    "engine_name",
+    "engine_reason",
+    "probe",
+    "probe_head",
+    "same_arithmetic",
+]

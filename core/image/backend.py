@@ -1,0 +1,90 @@
+"""What an engine's lower half does: from encoded bytes to the pixels of one slot of a batch.
+
+There are two, with the same bits: `reference`, plain Python that defines them, and `fused`, in C.
+A third decoder is one more method beside `render_jpeg`, over the same resampling.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from ddlp.core.feistel import Words
+from ddlp.core.image.head import ImageHead
+from ddlp.core.image.resize import Pixels, Span
+
+Slot = npt.NDArray[Any]
+"""Where pixels go: (height, width, 3) of uint8 or float32, with any strides: a mirrored or turned
+picture is written through a mirrored or transposed view of the batch's memory."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """Turns a level of a channel into a float: level · multiply + add, in single precision."""
+
+    multiply: npt.NDArray[np.float32]
+    add: npt.NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Crops:
+    """Whole-pixel cuts out of images of one size; black where a cut reaches over an edge."""
+
+    samples: npt.NDArray[np.int64]
+    left: npt.NDArray[np.int64]
+    top: npt.NDArray[np.int64]
+    mirrored: npt.NDArray[np.bool_]
+
+
+class Backend(Protocol):
+    """The two engines' common interface."""
+
+    name: str
+
+    def walk(self, data: bytes) -> ImageHead:
+        """The head of a complete JPEG file, or BadSample."""
+
+    def render_jpeg(
+        self, data: bytes, across: Span, down: Span, slot: Slot, levels: Levels | None
+    ) -> None:
+        """Decode what a view shows of a JPEG and resample it into a slot."""
+
+    def render_reduced_jpeg(
+        self, data: bytes, across: Span, down: Span, slot: Slot, levels: Levels | None
+    ) -> None:
+        """As `render_jpeg`, from a picture that the inverse DCT already makes smaller."""
+
+    def render_pixels(
+        self, pixels: Pixels, across: Span, down: Span, slot: Slot, levels: Levels | None
+    ) -> None:
+        """Resample what a view shows of decoded pixels into a slot."""
+
+    def cut(self, pixels: Pixels, crops: Crops, slots: Slot, levels: Levels | None) -> None:
+        """Cut a batch out of an array of images."""
+
+    def uniforms(
+        self, key: tuple[int, int], epoch: int, samples: npt.NDArray[np.int64], count: int
+    ) -> npt.NDArray[np.float64]:
+        """`count` numbers in [0, 1) for each sample (see `core.randomness`)."""
+
+    def permuted(self, places: Words, keys: Words, count: int) -> Words:
+        """Where places of 0..count-1 lead in a seeded order (see `core.feistel`)."""
+
+
+def reduction_for(across: Span, down: Span) -> int:
+    """By how much the inverse DCT may reduce (1, 2, 4, 8) and still leave as much as is shown."""
+    reduction = 8
+    while reduction > 1 and (
+        across.extent < reduction * across.size or down.extent < reduction * down.size
+    ):
+        reduction //= 2
+    return reduction
+
+
+def reduced(span: Span, reduction: int, length: int) -> Span:
+    """A span in the pixels of a picture reduced from `length` pixels along this axis."""
+    shorter = -(-length // reduction)
+    low = min(span.low // reduction, shorter - 1)
+    high = min(-(-span.high // reduction), shorter)
+    return Span(span.start / reduction, span.extent / reduction, low, high, span.size)

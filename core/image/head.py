@@ -1,0 +1,25 @@
+"""What is known of an image before it is decoded."""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+
+class Kind(IntEnum):
+    """How a sample's pixels are encoded, as far as the choice of a decoder goes."""
+
+    OTHER = 0
+    """Whatever Pillow reads."""
+    JPEG = 1
+    """Huffman-coded JPEG of 8 bits, baseline or progressive, with 1, 3 or 4 components."""
+    PIXELS = 2
+    """Raw: height × width × 3 bytes."""
+
+
+@dataclass(frozen=True)
+class ImageHead:
+    """Kind, size as stored in the file, and the EXIF orientation (1 to 8) to be applied to it."""
+
+    kind: Kind
+    width: int
+    height: int
+    orientation: int = 1

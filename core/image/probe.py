@@ -1,0 +1,34 @@
+"""Decides whether a file is an image that can be used, and what is known of it beforehand."""
+
+from ddlp.core.errors import BadSample
+from ddlp.core.image import jpeg, pillow
+from ddlp.core.image.choice import backend
+from ddlp.core.image.head import ImageHead, Kind
+
+
+def probe(data: bytes) -> ImageHead:
+    """The head of a whole file; a JPEG is walked to its end, so that a truncated one is found."""
+    if not data:
+        raise BadSample("it is empty")
+    return backend().walk(data) if jpeg.is_jpeg(data) else pillow.pillow_head(data)
+
+
+def probe_head(data: bytes) -> ImageHead | None:
+    """The head from a file's first bytes; None where they do not suffice."""
+    if not data:
+        raise BadSample("it is empty")
+    if jpeg.is_jpeg(data):
+        return jpeg.walk(data, whole=False)
+    try:
+        return pillow.pillow_head(data)
+    except BadSample:
+        return None
+
+
+def check(data: bytes) -> ImageHead:
+    """The head of a file of which every pixel can be decoded."""
+    head = probe(data)
+    height, width = pillow.decode(data).shape[:2]
+    if (width, height) != (head.width, head.height):
+        raise BadSample(f"it is {width} × {height}, its head says {head.width} × {head.height}")
+    return head if head.kind is not Kind.PIXELS else ImageHead(Kind.OTHER, width, height)

@@ -1,0 +1,77 @@
+"""The engine in plain Python: slow, readable, and the definition of what the fused one gives."""
+
+import numpy as np
+import numpy.typing as npt
+
+from ddlp.core.errors import BadSample
+from ddlp.core.feistel import Words, permuted
+from ddlp.core.image import pillow
+from ddlp.core.image.arithmetic import ARITHMETIC
+from ddlp.core.image.backend import Crops, Levels, Slot, reduced, reduction_for
+from ddlp.core.image.head import ImageHead
+from ddlp.core.image.jpeg import TRUNCATED, walk
+from ddlp.core.image.resize import Pixels, Span, resize
+from ddlp.core.randomness import uniforms
+
+
+class Reference:
+    """Pillow decodes, numpy does the rest."""
+
+    name = f"reference-{ARITHMETIC}"
+
+    def walk(self, data: bytes) -> ImageHead:
+        """The head of a complete JPEG file."""
+        head = walk(data)
+        if head is None:
+            raise BadSample(TRUNCATED)
+        return head
+
+    def render_jpeg(
+        self, data: bytes, across: Span, down: Span, slot: Slot, levels: Levels | None
+    ) -> None:
+        """Decode all of it, then resample the part that is seen."""
+        self.walk(data)
+        self.render_pixels(pillow.decode(data), across, down, slot, levels)
+
+    def render_reduced_jpeg(
+        self, data: bytes, across: Span, down: Span, slot: Slot, levels: Levels | None
+    ) -> None:
+        """Decode all of it at the reduced size, then resample."""
+        head, reduction = self.walk(data), reduction_for(across, down)
+        pixels = pillow.decode(data, reduction)
+        across = reduced(across, reduction, head.width)
+        down = reduced(down, reduction, head.height)
+        self.render_pixels(pixels, across, down, slot, levels)
+
+    def render_pixels(
+        self, pixels: Pixels, across: Span, down: Span, slot: Slot, levels: Levels | None
+    ) -> None:
+        """Resample in whole numbers, then turn levels into floats where that is asked for."""
+        put(slot, resize(pixels, across, down), levels)
+
+    def cut(self, pixels: Pixels, crops: Crops, slots: Slot, levels: Levels | None) -> None:
+        """One image after the other, through a black frame of the size of the cut."""
+        height, width = slots.shape[1:3]
+        for place, sample in enumerate(crops.samples):
+            image = pixels[sample]
+            left, top = int(crops.left[place]), int(crops.top[place])
+            framed = np.zeros((height, width, 3), dtype=np.uint8)
+            x, y = max(0, -left), max(0, -top)
+            seen = image[max(0, top) : max(0, top + height), max(0, left) : max(0, left + width)]
+            framed[y : y + seen.shape[0], x : x + seen.shape[1]] = seen
+            put(slots[place], framed[:, ::-1] if crops.mirrored[place] else framed, levels)
+
+    def uniforms(
+        self, key: tuple[int, int], epoch: int, samples: npt.NDArray[np.int64], count: int
+    ) -> npt.NDArray[np.float64]:
+        """Computed a round at a time for the whole batch."""
+        return uniforms(key, epoch, samples, count)
+
+    def permuted(self, places: Words, keys: Words, count: int) -> Words:
+        """Computed a round at a time for the whole slice."""
+        return permuted(places, keys, count)
+
+
+def put(slot: Slot, shown: Pixels, levels: Levels | None) -> None:
+    """Write levels into a slot, as they are or as floats."""
+    slot[:] = shown if levels is None else shown.astype(np.float32) * levels.multiply + levels.add

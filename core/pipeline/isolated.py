@@ -1,0 +1,174 @@
+"""Renders each sample in a process apart, so that a crash or an endless loop costs one sample.
+
+Slow, and therefore used only where a batch was lost before. The child reads one sample number a
+line and answers each with a line: `made` and then the slot's bytes, or `bad` and the reason.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import IO, BinaryIO, Self
+
+import numpy as np
+import numpy.typing as npt
+
+from ddlp.core.dataset import DatasetIndex
+from ddlp.core.errors import BadSample, DdlpError
+from ddlp.core.image import Slot
+from ddlp.core.pipeline.renderer import DirectRenderer
+from ddlp.core.pipeline.spec import Pipeline, PipelineSpec
+from ddlp.core.process import die_with_parent
+
+Ints = npt.NDArray[np.int64]
+
+_START_S = 60.0
+
+
+class IsolatedRenderer:
+    """Renders through a child, and through another one when that dies or takes too long."""
+
+    def __init__(self, index_path: Path, pipeline: Pipeline, seed: int) -> None:
+        self._index_path = index_path
+        self._pipeline = pipeline
+        self._seed = seed
+        self._limit_s = pipeline.decode.max_seconds
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._end()
+
+    def render(self, epoch: int, samples: Ints, out: Slot) -> dict[int, str]:
+        """One sample after the other."""
+        problems: dict[int, str] = {}
+        for place, sample in enumerate(samples.tolist()):
+            try:
+                self._render_one(epoch, sample, out[place])
+            except BadSample as error:
+                problems[place] = str(error)
+        return problems
+
+    def _render_one(self, epoch: int, sample: int, slot: Slot) -> None:
+        child = self._child or self._start()
+        assert child.stdin is not None
+        assert child.stdout is not None
+        try:
+            child.stdin.write(f"{epoch} {sample}\n".encode())
+            child.stdin.flush()
+            answer = _Reader(child.stdout, time.monotonic() + self._limit_s)
+            word, _, rest = answer.line().partition(" ")
+            if word == "bad":
+                raise BadSample(json.loads(rest))
+            if word == "failed":
+                raise DdlpError(json.loads(rest))
+            slot[:] = np.frombuffer(answer.exactly(slot.nbytes), slot.dtype).reshape(slot.shape)
+        except TimeoutError as error:
+            self._end()
+            raise BadSample(f"decoding it took longer than {self._limit_s:g} s") from error
+        except (BrokenPipeError, EOFError) as error:
+            raise BadSample(f"its decoder crashed ({self._end()})") from error
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._child = child = subprocess.Popen(
+            [sys.executable, "-m", "ddlp.core.pipeline.isolated", str(os.getpid())],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        assert child.stdin is not None
+        assert child.stdout is not None
+        order = {
+            "index": str(self._index_path),
+            "transforms": self._pipeline.spec.transforms,
+            "seed": self._seed,
+        }
+        child.stdin.write(json.dumps(order).encode() + b"\n")
+        child.stdin.flush()
+        _Reader(child.stdout, time.monotonic() + _START_S).line()
+        return child
+
+    def _end(self) -> str:
+        """End the child; says what became of it."""
+        child, self._child = self._child, None
+        if child is None:
+            return "it was not running"
+        try:
+            code = child.wait(0.2)  # the pipe breaks a moment before the process is gone
+        except subprocess.TimeoutExpired:
+            child.kill()
+            code = child.wait(10)
+        for pipe in (child.stdin, child.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+
+
+class _Reader:
+    """Reads from a pipe until a deadline."""
+
+    def __init__(self, pipe: IO[bytes], deadline: float) -> None:
+        self._fd = pipe.fileno()
+        self._deadline = deadline
+        self._held = b""
+
+    def line(self) -> str:
+        while b"\n" not in self._held:
+            self._more()
+        line, _, self._held = self._held.partition(b"\n")
+        return line.decode()
+
+    def exactly(self, nbytes: int) -> bytes:
+        while len(self._held) < nbytes:
+            self._more()
+        return self._held[:nbytes]
+
+    def _more(self) -> None:
+        left_s = self._deadline - time.monotonic()
+        if left_s <= 0 or not select.select([self._fd], [], [], left_s)[0]:
+            raise TimeoutError
+        got = os.read(self._fd, 1 << 20)
+        if not got:
+            raise EOFError
+        self._held += got
+
+
+def serve(orders: BinaryIO, answers: BinaryIO) -> None:
+    """The child: render samples until there are no more orders."""
+    order = json.loads(orders.readline())
+    pipeline = Pipeline.parse(PipelineSpec(transforms=order["transforms"]))
+    renderer = DirectRenderer(DatasetIndex(Path(order["index"])), pipeline, order["seed"])
+    slot = np.empty((1, *pipeline.shape), dtype=pipeline.dtype)
+    answers.write(b"ready\n")
+    answers.flush()
+    for line in orders:
+        epoch, sample = (int(word) for word in line.split())
+        try:
+            problems = renderer.render(epoch, np.asarray([sample]), slot)
+        except DdlpError as error:
+            answers.write(f"failed {json.dumps(str(error))}\n".encode())
+            answers.flush()
+            continue
+        if problems:
+            answers.write(f"bad {json.dumps(problems[0])}\n".encode())
+        else:
+            answers.write(b"made\n" + slot.tobytes())
+        answers.flush()
+
+
+if __name__ == "__main__":
+    die_with_parent(int(sys.argv[1]))
+    serve(sys.stdin.buffer, sys.stdout.buffer)

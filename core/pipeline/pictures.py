@@ -1,0 +1,158 @@
+"""Shows views of a dataset's pictures: reads, decodes and resamples, by whatever way is fastest."""
+
+from collections.abc import Iterator
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ddlp.core.dataset import DatasetIndex, Heads
+from ddlp.core.errors import BadSample, DdlpError
+from ddlp.core.image import Crops, Kind, Levels, Pixels, Slot, backend, pillow
+from ddlp.core.image.orientation import as_stored
+from ddlp.core.image.reference import put
+from ddlp.core.pipeline.placing import Placed, part_of, rows
+from ddlp.core.pipeline.transforms import Decode
+from ddlp.core.pipeline.views import Views
+
+Ints = npt.NDArray[np.int64]
+
+
+class Pictures:
+    """The samples of a dataset as pictures."""
+
+    def __init__(self, index: DatasetIndex, decode: Decode) -> None:
+        self._index = index
+        self._decode = decode
+        self._backend = backend()
+
+    def sizes(self, samples: Ints) -> tuple[Ints, Ints]:
+        """Widths and heights of the pictures as they are seen."""
+        heads = self._index.heads(samples)
+        turned = (heads.orientation >= 5) & self._decode.orient
+        return (
+            np.where(turned, heads.height, heads.width),
+            np.where(turned, heads.width, heads.height),
+        )
+
+    def show(self, samples: Ints, views: Views, out: Slot, levels: Levels | None) -> dict[int, str]:
+        """Fill a slot a sample; says which could not be filled, and why."""
+        if self._index.pixels_shape is not None:
+            self._show_pixels(samples, views, out, levels)
+            return {}
+        problems: dict[int, str] = {}
+        heads = _heads(self._index.heads(samples))
+        for place, (sample, head, placed) in enumerate(
+            zip(samples.tolist(), heads, rows(views), strict=True)
+        ):
+            try:
+                self._show_one(sample, head, placed, out[place], levels)
+            except BadSample as error:
+                problems[place] = str(error)
+        return problems
+
+    def _show_pixels(self, samples: Ints, views: Views, out: Slot, levels: Levels | None) -> None:
+        try:
+            pixels = self._index.pixels()
+        except (ValueError, OSError) as error:
+            raise BadSample(f"{self._index.root}: {pillow.reason_of(error)}") from error
+        crops = _whole_pixel_crops(samples, views, pixels.shape[2], pixels.shape[1])
+        if crops is not None:
+            self._backend.cut(pixels, crops, out, levels)
+            return
+        for place, placed in enumerate(rows(views)):
+            show_pixels(pixels[samples[place]], placed, out[place], levels)
+
+    def _show_one(
+        self, sample: int, head: "_Head", placed: Placed, slot: Slot, levels: Levels | None
+    ) -> None:
+        part = _on_black(slot, placed, levels)
+        if part is None:
+            return
+        self._check(head)
+        data = self._read(sample)
+        orientation = head.orientation if self._decode.orient else 1
+        across, down, part = as_stored(
+            orientation, placed.across, placed.down, part, (head.width, head.height)
+        )
+        if head.kind == Kind.JPEG:
+            render = self._backend.render_jpeg
+            if self._decode.dct_scaling:
+                render = self._backend.render_reduced_jpeg
+            render(data, across, down, part, levels)
+            return
+        pixels = pillow.decode(data)
+        if pixels.shape[:2] != (head.height, head.width):
+            raise BadSample("it has another size than when it was indexed")
+        self._backend.render_pixels(pixels, across, down, part, levels)
+
+    def _check(self, head: "_Head") -> None:
+        if head.width * head.height > self._decode.max_pixels:
+            raise BadSample(
+                f"it has {head.width} × {head.height} pixels, more than {self._decode.max_pixels:,}"
+            )
+
+    def _read(self, sample: int) -> bytes:
+        try:
+            data = self._index.read(sample)
+        except FileNotFoundError as error:
+            raise BadSample("it is gone") from error
+        except ValueError as error:
+            raise BadSample(str(error)) from error
+        except OSError as error:
+            name, reason = self._index.name(sample), pillow.reason_of(error)
+            raise DdlpError(f"{name} cannot be read: {reason}") from error
+        if len(data) > self._decode.max_bytes:
+            raise BadSample(f"it has {len(data)} bytes, more than {self._decode.max_bytes}")
+        return data
+
+
+class _Head(NamedTuple):
+    """One row of `Heads`, as plain numbers."""
+
+    kind: int
+    width: int
+    height: int
+    orientation: int
+
+
+def _heads(heads: Heads) -> Iterator[_Head]:
+    columns = (heads.kind, heads.width, heads.height, heads.orientation)
+    return map(_Head._make, zip(*(column.tolist() for column in columns), strict=True))
+
+
+def show_pixels(pixels: Pixels, placed: Placed, slot: Slot, levels: Levels | None) -> None:
+    """Fill a slot with a view of decoded pixels."""
+    part = _on_black(slot, placed, levels)
+    if part is not None:
+        backend().render_pixels(pixels, placed.across, placed.down, part, levels)
+
+
+def _on_black(slot: Slot, placed: Placed, levels: Levels | None) -> Slot | None:
+    """The part of a slot to be filled, the rest made black; None where all of it is black."""
+    if not placed.whole_frame:
+        put(slot, np.zeros(3, dtype=np.uint8), levels)
+        if not placed.width or not placed.height:
+            return None
+    return part_of(slot, placed)
+
+
+def _whole_pixel_crops(samples: Ints, views: Views, width: int, height: int) -> Crops | None:
+    """Views as cuts at whole pixels, if that is what all of them are."""
+    frame_width, frame_height = views.frame_width, views.frame_height
+    left = np.where(
+        views.mirrored, views.left + views.width + views.x - frame_width, views.left - views.x
+    )
+    top = views.top - views.y
+    same_scale = (views.box_width == views.width) & (views.box_height == views.height)
+    # Black stands only where the cut reaches over the picture's edge, not where a crop ended.
+    inside = (
+        (np.maximum(left, 0) == views.left)
+        & (np.minimum(left + frame_width, width) == views.left + views.width)
+        & (np.maximum(top, 0) == views.top)
+        & (np.minimum(top + frame_height, height) == views.top + views.height)
+    )
+    whole = (np.floor(left) == left) & (np.floor(top) == top)
+    if not (same_scale & inside & whole).all():
+        return None
+    return Crops(samples, left.astype(np.int64), top.astype(np.int64), views.mirrored)

@@ -1,0 +1,48 @@
+"""What goes in and out of a schedule: a worker's report of a batch, and what must be remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from ddlp.core.mishap import Mishap
+from ddlp.core.schedule.batch import Batch
+from ddlp.core.schedule.epoch import EpochSchedule
+
+
+@dataclass(frozen=True)
+class Made:
+    """A worker's report of a finished batch."""
+
+    location: str
+    nbytes: int
+    checksum: int
+    seconds: float
+    cpu_s: float
+    bad: tuple[Mishap, ...] = ()
+    """The samples of it that could not be used."""
+
+    @property
+    def left_out(self) -> int:
+        """How many samples it holds less than planned."""
+        return sum(mishap.substitute is None for mishap in self.bad)
+
+
+@dataclass(frozen=True)
+class Void:
+    """An attempt that counts no more: whatever it left in its device's store can go."""
+
+    device: str
+    epoch: int
+    index: int
+    token: int
+
+
+@dataclass
+class Changes:
+    """What must be remembered since it was last asked for."""
+
+    batches: list[Batch] = field(default_factory=list)
+    epochs: list[EpochSchedule] = field(default_factory=list)
+    void: list[Void] = field(default_factory=list)
+    mishaps: dict[tuple[int, int], tuple[Mishap, ...]] = field(default_factory=dict)
+    """Bad samples by epoch and batch, in place of what was known of these batches before."""

@@ -1,0 +1,129 @@
+"""Bad samples: named with the reason, left out, or replaced by others of their class."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ddlp.core.dataset import DatasetIndex
+from ddlp.core.errors import BadSample
+from ddlp.core.mishap import Mishap
+from ddlp.core.pipeline import kept
+from ddlp.core.types import BadPolicy
+from tests.core.pipeline.making import (
+    MIDDLE,
+    dataset,
+    encoded,
+    engine,
+    fill,
+    replace_unseen,
+    smooth,
+)
+
+JPEG = encoded(smooth(256, 256), "JPEG")
+PNG = encoded(smooth(64, 64))
+BAD: dict[str, tuple[bytes, bytes, str]] = {
+    "a JPEG that was cut short": (JPEG, JPEG[: len(JPEG) // 2], "ends in the middle of the image"),
+    "a PNG that was cut short": (PNG, PNG[:500], ""),
+    "a header alone": (JPEG, JPEG[:100], "ends in the middle of the image"),
+    "text": (JPEG, b"<html>404 not found</html>", "does not begin as a JPEG does"),
+    "an image of another size": (PNG, encoded(smooth(30, 20)), "another size than when"),
+    "a JPEG that is smaller": (JPEG, encoded(smooth(16, 16), "JPEG"), "less than was expected"),
+}
+
+
+@pytest.mark.parametrize("kind", BAD)
+def test_a_bad_sample_is_named_with_the_reason(tmp_path: Path, kind: str) -> None:
+    before, after, reason = BAD[kind]
+    index = dataset(tmp_path, encoded(smooth(20, 20)), before, ending="jpg")
+    replace_unseen(Path(index.name(1)), after)
+    with pytest.raises(BadSample, match=rf"{index.name(1)} cannot be used: .*{reason}"):
+        fill(engine(index, MIDDLE), 0, 1)
+
+
+def test_a_sample_that_changed_since_it_was_indexed_is_named(tmp_path: Path) -> None:
+    index = dataset(tmp_path, encoded(smooth(20, 20)))
+    Path(index.name(0)).write_bytes(encoded(smooth(21, 20)))
+    with pytest.raises(BadSample, match=r"000\.png cannot be used: .*changed after it was indexed"):
+        fill(engine(index, MIDDLE), 0)
+
+
+def test_a_sample_that_is_gone_is_named(tmp_path: Path) -> None:
+    index = dataset(tmp_path, encoded(smooth(20, 20)))
+    Path(index.name(0)).unlink()
+    with pytest.raises(BadSample, match=r"000\.png cannot be used: it is gone"):
+        fill(engine(index, MIDDLE), 0)
+
+
+@pytest.mark.parametrize(
+    ("limits", "reason"),
+    [
+        ({"max_pixels": 399}, "20 × 20 pixels, more than 399"),
+        ({"max_bytes": 100}, "bytes, more than 100"),
+    ],
+)
+def test_a_sample_over_a_limit_is_bad(tmp_path: Path, limits: dict[str, int], reason: str) -> None:
+    index = dataset(tmp_path, encoded(smooth(20, 20)))
+    with pytest.raises(BadSample, match=reason):
+        fill(engine(index, {"name": "decode", **limits}, MIDDLE), 0)
+
+
+@pytest.fixture
+def spoilt(tmp_path: Path) -> DatasetIndex:
+    """Eight images in two classes; the third and the sixth, one of each class, are damaged."""
+    index = dataset(tmp_path, *(encoded(smooth(30 + n, 40), "JPEG") for n in range(8)))
+    for sample in (2, 5):
+        replace_unseen(Path(index.name(sample)), b"nothing")
+    return index
+
+
+def test_bad_samples_can_be_left_out(spoilt: DatasetIndex) -> None:
+    samples = np.asarray([0, 2, 4, 5, 7])
+    out = np.zeros((5, 16, 16, 3), dtype=np.uint8)
+    mishaps = engine(spoilt, MIDDLE, on_bad=BadPolicy.SKIP).fill(0, samples, out)
+    assert [(m.sample, m.substitute, m.name) for m in mishaps] == [
+        (2, None, spoilt.name(2)),
+        (5, None, spoilt.name(5)),
+    ]
+    assert all("JPEG" in mishap.reason for mishap in mishaps)
+    assert kept(samples, mishaps).tolist() == [0, 4, 7]
+    np.testing.assert_array_equal(out[:3], fill(engine(spoilt, MIDDLE), 0, 4, 7))
+
+
+def test_bad_samples_can_be_replaced_by_others_of_their_class(spoilt: DatasetIndex) -> None:
+    samples = np.arange(8)
+    labels = spoilt.labels(samples)
+    replacing = engine(spoilt, MIDDLE, on_bad=BadPolicy.REPLACE)
+    chosen = set()
+    for epoch in range(12):
+        out = np.zeros((8, 16, 16, 3), dtype=np.uint8)
+        mishaps = replacing.fill(epoch, samples, out)
+        shown = kept(samples, mishaps)
+        np.testing.assert_array_equal(spoilt.labels(shown), labels)
+        assert not {2, 5} & set(shown.tolist())
+        np.testing.assert_array_equal(out, fill(replacing, *shown.tolist(), epoch=epoch))
+        chosen.add(tuple(shown.tolist()))
+    assert len(chosen) > 1, "another epoch may show another substitute"
+
+
+def test_the_substitute_is_the_same_in_any_company(spoilt: DatasetIndex) -> None:
+    replacing = engine(spoilt, MIDDLE, on_bad=BadPolicy.REPLACE)
+    alone = np.zeros((1, 16, 16, 3), dtype=np.uint8)
+    together = np.zeros((8, 16, 16, 3), dtype=np.uint8)
+    first = replacing.fill(3, np.asarray([5]), alone)
+    second = replacing.fill(3, np.arange(8), together)
+    assert first == second[1:]
+    np.testing.assert_array_equal(alone[0], together[5])
+
+
+def test_a_class_of_which_nothing_is_left_is_told(tmp_path: Path) -> None:
+    index = dataset(tmp_path, *(encoded(smooth(30, 40), "JPEG") for _ in range(3)))
+    replace_unseen(Path(index.name(2)), b"nothing")
+    assert index.labels(np.arange(3)).tolist() == [0, 0, 1]
+    with pytest.raises(BadSample, match="none of 16 samples drawn"):
+        fill(engine(index, MIDDLE, on_bad=BadPolicy.REPLACE), 2)
+
+
+def test_what_is_kept_follows_from_what_happened() -> None:
+    mishaps = [Mishap(7, "seven", "why", None), Mishap(3, "three", "why", 9)]
+    assert kept(np.asarray([3, 5, 7]), mishaps).tolist() == [9, 5]

@@ -1,0 +1,116 @@
+"""Bad samples in the schedule: shorter batches, what is remembered, and how many are too many."""
+
+import pytest
+
+from ddlp.core.errors import InvalidInput, Refused
+from ddlp.core.mishap import Mishap
+from ddlp.core.plan import RunPlan
+from ddlp.core.schedule import Batch, Limits, Made, RunSchedule, strategy
+from ddlp.core.types import Prong
+
+
+def schedule(share: float = 0.2, samples: int = 40) -> RunSchedule:
+    """Ten batches of four samples; a fifth of them may be bad."""
+    plan = RunPlan(samples=samples, batch_size=4, epochs=2, seed=0)
+    run = RunSchedule(plan, strategy("cpu"), Limits(bad_share=share))
+    run.set_slots({Prong.CPU: 8})
+    return run
+
+
+def mishap(sample: int, substitute: int | None = None) -> Mishap:
+    return Mishap(sample, f"/data/{sample}.jpg", "truncated", substitute)
+
+
+def make(run: RunSchedule, batch: Batch, *bad: Mishap) -> None:
+    key = batch.epoch, batch.index, batch.token
+    run.claim(*key, "cpu", 0.0)
+    run.commit(*key, Made("/store/x", 1, 1, 1.0, 1.0, bad), 0.0)
+
+
+def test_a_batch_says_how_many_samples_are_left_of_it() -> None:
+    run = schedule()
+    first, second, third = run.top_up(0.0)[:3]
+    make(run, first)
+    make(run, second, mishap(1), mishap(2, substitute=3))
+    make(run, third, mishap(4, substitute=5))
+    assert [batch.samples for batch in (first, second, third)] == [4, 3, 4]
+    assert run.epochs[0].bad == 3
+    assert run.changes().mishaps == {
+        (0, 1): (mishap(1), mishap(2, 3)),
+        (0, 2): (mishap(4, 5),),
+    }
+    assert run.changes().mishaps == {}
+
+
+def test_an_attempt_that_is_refused_leaves_nothing() -> None:
+    run = schedule()
+    batch = run.top_up(0.0)[0]
+    token = batch.token
+    run.device_gone("cpu", Prong.CPU)
+    with pytest.raises(Refused):
+        run.commit(0, batch.index, token, Made("x", 1, 1, 1.0, 1.0, (mishap(1),)), 0.0)
+    assert run.changes().mishaps == {}
+    assert run.epochs[0].bad == 0
+
+
+def test_a_batch_that_is_made_again_replaces_what_was_known_of_it() -> None:
+    run = schedule()
+    batch = run.top_up(0.0)[0]
+    make(run, batch, mishap(1), mishap(2))
+    run.changes()
+    run.fetch(0, 0, 0, 1)
+    run.damaged(0, batch.index, batch.token, "a bit flipped")
+    assert run.epochs[0].bad == 0
+    again = next(b for b in run.top_up(0.0) if b.index == batch.index)
+    make(run, again)
+    assert run.changes().mishaps == {(0, batch.index): ()}
+    assert (again.samples, run.epochs[0].bad) == (4, 0)
+
+
+def test_going_back_takes_bad_samples_back_too() -> None:
+    run = schedule()
+    make(run, run.top_up(0.0)[0], mishap(1))
+    run.fetch(0, 0, 0, 1)
+    consumed = run.consume(0, 0, 1, 0.0)
+    assert run.epochs[0].bad == 1
+    run.rewind(0, 0, consumed)
+    assert run.epochs[0].bad == 0
+
+
+def test_more_than_the_share_of_a_whole_epoch_ends_the_run() -> None:
+    run = schedule(share=0.2)
+    batches = run.top_up(0.0)
+    for batch in batches[:4]:
+        make(run, batch, mishap(batch.index), mishap(batch.index + 20))
+    assert run.doom is None
+    make(run, batches[4], mishap(4))
+    assert run.doom == (
+        "9 of the 40 samples of epoch 0 are bad, more than max_bad_share=0.2 allows; the last is "
+        "/data/4.jpg: truncated"
+    )
+
+
+@pytest.mark.parametrize(
+    ("share", "samples", "allowed"),
+    [(0.01, 30, 1), (0.01, 1000, 10), (0.0, 1000, 0), (1.0, 30, 30), (1e-9, 10**7, 1)],
+)
+def test_one_bad_sample_is_always_allowed_unless_none_is(
+    share: float, samples: int, allowed: int
+) -> None:
+    assert Limits(bad_share=share).bad_allowed(samples) == allowed
+
+
+@pytest.mark.parametrize("count", [4, 5])
+def test_a_batch_of_which_nothing_is_left_is_refused(count: int) -> None:
+    run = schedule(share=1.0)
+    with pytest.raises(InvalidInput, match="nothing is left"):
+        make(run, run.top_up(0.0)[0], *(mishap(sample) for sample in range(count)))
+
+
+def test_a_batch_that_was_lost_gets_time_for_care() -> None:
+    run = schedule()
+    batch = run.top_up(0.0)[0]
+    assert run.claim(0, batch.index, batch.token, "cpu", 0.0).losses == 0
+    again = run.claim(0, batch.index, batch.token, "cpu", 0.0)
+    assert again.losses == 1
+    assert again.deadline >= 2 * run.limits.sample_s

@@ -1,0 +1,109 @@
+"""View models of datasets and of bad samples."""
+
+from typing import Any
+
+import pytest
+
+from ddlp.core.messages import BadSampleInfo, DatasetInfo, RejectedInfo, ScanInfo
+from ddlp.core.types import BadPolicy, DatasetState
+from ddlp.web.data_views import bad_view, dataset_view, rejected_rows
+from ddlp.web.views import run_row, run_view
+from tests.web.examples import run_info
+
+
+def bad_sample(**changes: Any) -> BadSampleInfo:
+    values: dict[str, Any] = {
+        "id": 7,
+        "epoch": 1,
+        "batch": 1234,
+        "sample": 42,
+        "name": "/data/a.jpg",
+        "reason": "it is truncated",
+        "substitute": None,
+        "action": "skipped",
+    }
+    return BadSampleInfo(**values | changes)
+
+
+def dataset_info(**changes: Any) -> DatasetInfo:
+    values: dict[str, Any] = {
+        "name": "fruit",
+        "uri": "/data/fruit",
+        "state": DatasetState.READY,
+        "reason": None,
+        "kind": "folder",
+        "check": "quick",
+        "version": "d" * 64,
+        "samples": 1234,
+        "classes": [f"class-{number}" for number in range(20)],
+        "total_bytes": 2_500_000_000,
+        "rejected": 3,
+        "progress": ScanInfo(found=1237, done=1237, rejected=3, bytes=2_500_000_000),
+        "created_at": 0.0,
+    }
+    return DatasetInfo(**values | changes)
+
+
+@pytest.mark.parametrize(
+    ("policy", "words", "limited"),
+    [
+        (BadPolicy.FAIL, "ends the run", False),
+        (BadPolicy.SKIP, "is left out of its batch", True),
+        (BadPolicy.REPLACE, "is replaced by another of its class", True),
+    ],
+)
+def test_the_policy_is_said_in_words(policy: BadPolicy, words: str, limited: bool) -> None:
+    view = bad_view(run_info(on_bad=policy), [])
+    assert words in view.policy
+    assert ("more than 1 % of an epoch" in view.limit) == limited
+    assert (view.count, view.rows, view.more) == (0, [], None)
+
+
+def test_a_bad_sample_is_a_row_with_a_picture() -> None:
+    newest = [bad_sample(), bad_sample(substitute=9)]
+    view = bad_view(run_info(on_bad=BadPolicy.SKIP, bad_samples=5), newest)
+    first, second = view.rows
+    assert first.thumbnail == ("/api/v1/datasets/fruit/samples/42/thumbnail?version=dddddddddddd")
+    assert (first.name, first.reason) == ("/data/a.jpg", "it is truncated")
+    assert (first.done, second.done) == ("skipped", "replaced by sample 9")
+    assert first.where == "epoch 2, batch 1,234"
+    assert view.more == "3 earlier ones: ddlp run bad r50"
+
+
+@pytest.mark.parametrize(
+    ("count", "chips", "cell"),
+    [(0, [], "—"), (1, ["1 bad sample"], "1"), (1200, ["1,200 bad samples"], "1,200")],
+)
+def test_bad_samples_are_seen_at_a_glance(count: int, chips: list[str], cell: str) -> None:
+    info = run_info(bad_samples=count)
+    assert run_view(info, [], None).chips[4:] == chips
+    assert run_view(info, [], None).bad_samples == count
+    assert run_row(info).bad == cell
+
+
+def test_a_ready_dataset_is_described() -> None:
+    view = dataset_view(dataset_info())
+    assert (view.samples, view.classes, view.size, view.rejected) == ("1,234", "20", "2.5 GB", 3)
+    assert not view.scanning
+    facts = dict(view.facts)
+    assert facts["kind"] == "folder"
+    assert facts["check"] == "quick: the head of each image"
+    assert facts["classes"].startswith("20: class-0, ")
+    assert facts["classes"].endswith("class-11 …")
+    assert facts["version"] == "d" * 64
+
+
+def test_a_scan_says_how_far_it_is() -> None:
+    seen = ScanInfo(found=2000, done=500, rejected=2, bytes=1_500_000)
+    view = dataset_view(dataset_info(state=DatasetState.SCANNING, kind=None, progress=seen))
+    assert view.scanning
+    assert view.progress == "500 of 2,000 looked at · 2 rejected · 1.5 MB"
+    assert view.percent == 25
+    assert "kind" not in dict(view.facts)
+    assert (view.samples, view.classes, view.size) == ("—", "—", "—")
+    nothing = dataset_view(dataset_info(state=DatasetState.SCANNING, progress=ScanInfo()))
+    assert nothing.percent == 0
+
+
+def test_rejected_files_are_rows() -> None:
+    assert rejected_rows([RejectedInfo(name="a", reason="b")]) == [("a", "b")]
