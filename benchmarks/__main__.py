@@ -1,11 +1,26 @@
 """Runs the benchmarks: `python -m benchmarks [NAME …] [--quick]`."""
 
 import argparse
+from collections.abc import Callable
 
-from benchmarks import hand_over, path_cost
-from benchmarks.report import Report, write
+from benchmarks import (
+    dataset_index,
+    hand_over,
+    image_path,
+    path_cost,
+    worker_memory,
+    worker_rate,
+)
+from benchmarks.report import Report, Reports, write
 
-BENCHMARKS = {"path_cost": path_cost.measure, "hand_over": hand_over.measure}
+BENCHMARKS: dict[str, Callable[[bool], Report | Reports]] = {
+    "path_cost": path_cost.measure,
+    "hand_over": hand_over.measure,
+    "image_path": image_path.measure,
+    "worker_rate": worker_rate.measure,
+    "worker_memory": worker_memory.measure,
+    "dataset_index": dataset_index.measure,
+}
 
 
 def main() -> None:
@@ -19,7 +34,7 @@ def main() -> None:
     if unknown:
         parser.error(f"there is no benchmark {', '.join(sorted(unknown))}")
     for name in arguments.names or BENCHMARKS:
-        report: Report = BENCHMARKS[name](quick=arguments.quick)
+        report = BENCHMARKS[name](arguments.quick)
         print(write(name, report, keep=not arguments.quick), flush=True)
 
 

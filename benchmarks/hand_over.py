@@ -61,10 +61,13 @@ def _make(folder: Path) -> tuple[BatchId, Path]:
         device="bench",
     )
 
-    def fill(arrays: dict[str, Array]) -> None:
+    def fill(arrays: dict[str, Array]) -> int:
         arrays["images"][:] = np.random.default_rng(1).integers(0, 256, arrays["images"].shape)
+        return _SAMPLES
 
-    return batch, BatchStore(folder).write(batch, batch_tensors(_SAMPLES, 224, 224), fill).path
+    return batch, BatchStore(folder).write(
+        batch, batch_tensors(_SAMPLES, (224, 224, 3), "uint8"), fill
+    ).path
 
 
 def _time(action: object) -> float:

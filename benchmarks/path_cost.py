@@ -14,9 +14,10 @@ from pathlib import Path
 
 from benchmarks.photos import dataset
 from benchmarks.report import Report, interleave
+from ddlp.cli.scan import follow_scan
 from ddlp.cli.up import Stack
 from ddlp.core.client import Client
-from ddlp.core.dataset import scan_folder, write_index
+from ddlp.core.dataset import scan
 from ddlp.core.messages import Lease, WorkSpec
 from ddlp.core.pipeline import Pipeline
 from ddlp.core.plan import RunPlan
@@ -46,6 +47,7 @@ def measure(quick: bool) -> Report:
         )
         with Stack(settings) as stack, Client(stack.url) as client:
             client.post("/datasets", {"uri": str(root), "name": "photos"})
+            follow_scan(client, "photos")
             ways = {
                 "bare loop": lambda: _bare(root, Path(scratch)),
                 "DualLoader.local": lambda: _local(root),
@@ -55,9 +57,8 @@ def measure(quick: bool) -> Report:
 
 
 def _bare(root: Path, scratch: Path) -> float:
-    scan = scan_folder(root)
-    summary = write_index(scan, scratch / "index")
-    plan = RunPlan(len(scan.paths), _BATCH, 1, 0)
+    summary = scan(root, scratch / "index")
+    plan = RunPlan(summary.samples, _BATCH, 1, 0)
     spec = WorkSpec(
         run=uuid.uuid4(),
         index_path=scratch / "index",

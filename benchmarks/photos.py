@@ -2,26 +2,65 @@
 
 import os
 import shutil
+import statistics
+from dataclasses import dataclass
 from pathlib import Path
+
+from PIL import Image
 
 from ddlp.cli.demo_data import make_dataset
 
 _REAL = Path(__file__).parent.parent.parent / "shared" / "data" / "photos"
 
 
+@dataclass(frozen=True)
+class Photos:
+    """A folder of images, one subfolder a class; the same few may lie there again and again."""
+
+    root: Path
+    different: int
+    about: str
+
+    @property
+    def files(self) -> list[Path]:
+        """Each different image once."""
+        return sorted(self.root.glob("*/*.jpg"), key=lambda path: path.name)[: self.different]
+
+
 def dataset(folder: Path, images: int) -> tuple[Path, str]:
     """A folder of images, one subfolder a class, and a word on what they are."""
+    photos = arrange(folder, images)
+    return photos.root, photos.about
+
+
+def arrange(folder: Path, images: int, real: bool = True) -> Photos:
+    """Lay out so many images: real ones, repeated as often as needed, or drawn ones."""
     root = folder / "photos"
-    found = sorted(_REAL.rglob("*")) if _REAL.is_dir() else []
-    real = [path for path in found if path.suffix.lower() in (".jpg", ".jpeg")]
-    if not real:
-        return make_dataset(root, images), f"{images} drawn JPEGs of 96-320 pixels a side"
+    found = sorted(_REAL.rglob("*")) if real and _REAL.is_dir() else []
+    sources = [path for path in found if path.suffix.lower() in (".jpg", ".jpeg")]
+    if not sources:
+        return _described(make_dataset(root, images), images, images, "drawn JPEGs")
     for number in range(images):
-        source = real[number % len(real)]
-        target = root / ("even", "odd")[number % 2] / f"{number:05d}.jpg"
+        source = sources[number % len(sources)]
+        target = root / ("even", "odd")[number % 2] / f"{number:06d}.jpg"
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
             os.link(source, target)
         except OSError:
-            shutil.copy(source, target)
-    return root, f"{images} real JPEG photographs ({len(real)} different ones)"
+            shutil.copy2(source, target)
+    return _described(root, images, min(images, len(sources)), "real JPEG photographs")
+
+
+def _described(root: Path, images: int, different: int, what: str) -> Photos:
+    photos = Photos(root, different, "")
+    sizes, kilobytes = [], []
+    for path in photos.files:
+        kilobytes.append(path.stat().st_size / 1000)
+        with Image.open(path) as image:
+            sizes.append(image.size)
+    width, height = (statistics.median(side) for side in zip(*sizes, strict=True))
+    about = (
+        f"{images} {what} ({different} different ones; median {width:.0f} × {height:.0f} pixels, "
+        f"{statistics.median(kilobytes):.0f} kB)"
+    )
+    return Photos(root, different, about)
