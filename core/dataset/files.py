@@ -9,6 +9,8 @@ from typing import BinaryIO
 
 from ddlp.core.errors import InvalidInput
 
+READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
+"""For reading; what blocks when it is opened, a pipe, is not waited for."""
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
 
 
@@ -50,7 +52,7 @@ class Fence:
 
 def open_regular(path: str | bytes) -> BinaryIO:
     """Open a file for reading; a pipe or a device is refused, and not waited for."""
-    number = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    number = os.open(path, READ_FLAGS)
     if not stat.S_ISREG(os.fstat(number).st_mode):
         os.close(number)
         raise ValueError("it is not a regular file")
