@@ -19,7 +19,7 @@ from benchmarks.report import Report, interleave
 from ddlp.core.batchfile import Array, BatchId, batch_tensors
 from ddlp.core.owned_folder import shared_memory
 from ddlp.core.pipeline import Pipeline
-from ddlp.core.store import BatchStore, read_batch
+from ddlp.core.store import BatchStore, StoredBatch, read_batch
 from ddlp.loader.tensors import ToTensors
 
 _SAMPLES = 64
@@ -36,20 +36,21 @@ def measure(quick: bool) -> Report:
         notes=["file: map, checksum, copy into a tensor; float32: normalised as well"],
     )
     with tempfile.TemporaryDirectory(dir=shared_memory()) as scratch:
-        batch, path = _make(Path(scratch))
-        pixels = np.array(read_batch(path, batch)["images"])
+        batch, stored = _make(Path(scratch))
+        path, checksum = stored.path, stored.checksum
+        pixels = np.array(read_batch(path, batch, checksum)["images"])
         pipeline = Pipeline.preset("imagenet-train")
         plain = ToTensors(pipeline, "cpu", normalize=False)
         scaled = ToTensors(pipeline, "cpu", normalize=True)
         ways = {
             "one memory copy": lambda: _time(lambda: torch.from_numpy(pixels.copy())),
-            "file to uint8": lambda: _time(lambda: plain(0, read_batch(path, batch))),
-            "file to float32": lambda: _time(lambda: scaled(0, read_batch(path, batch))),
+            "file to uint8": lambda: _time(lambda: plain(0, read_batch(path, batch, checksum))),
+            "file to float32": lambda: _time(lambda: scaled(0, read_batch(path, batch, checksum))),
         }
         return interleave(report, ways, rounds=2 if quick else 9)
 
 
-def _make(folder: Path) -> tuple[BatchId, Path]:
+def _make(folder: Path) -> tuple[BatchId, StoredBatch]:
     batch = BatchId(
         run=uuid.uuid4(),
         epoch=0,
@@ -65,9 +66,8 @@ def _make(folder: Path) -> tuple[BatchId, Path]:
         arrays["images"][:] = np.random.default_rng(1).integers(0, 256, arrays["images"].shape)
         return _SAMPLES
 
-    return batch, BatchStore(folder).write(
-        batch, batch_tensors(_SAMPLES, (224, 224, 3), "uint8"), fill
-    ).path
+    tensors = batch_tensors(_SAMPLES, (224, 224, 3), "uint8")
+    return batch, BatchStore(folder).write(batch, tensors, fill)
 
 
 def _time(action: object) -> float:

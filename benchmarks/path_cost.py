@@ -59,11 +59,13 @@ def measure(quick: bool) -> Report:
 def _bare(root: Path, scratch: Path) -> float:
     summary = scan(root, scratch / "index")
     plan = RunPlan(summary.samples, _BATCH, 1, 0)
+    pipeline = Pipeline.preset("imagenet-train")
     spec = WorkSpec(
         run=uuid.uuid4(),
         index_path=scratch / "index",
         dataset_version=summary.version,
-        transforms=Pipeline.preset("imagenet-train").spec.transforms,
+        transforms=pipeline.spec.transforms,
+        pipeline_hash=pipeline.hash,
         plan=plan,
     )
     producer = Producer(spec, BatchStore(scratch / "store"), "bench")

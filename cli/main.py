@@ -198,13 +198,13 @@ def pipeline_add(
 @pipelines.command("list")
 def pipeline_list(url: Url = None, as_json: Json = False) -> None:
     """The presets and all that were added."""
-    show(ask.get(url, "/pipelines"), as_json, ["name", "width", "height", "hash"])
+    show(ask.get(url, "/pipelines"), as_json, ["name", "shape", "dtype", "hash"])
 
 
 @devices.command("list")
 def device_list(url: Url = None, as_json: Json = False) -> None:
     """All devices that ever registered, and whether they are alive."""
-    columns = ["name", "prong", "kind", "emulated", "slots", "live"]
+    columns = ["name", "prong", "kind", "emulated", "slots", "engine", "live"]
     show(ask.get(url, "/devices"), as_json, columns)
 
 
@@ -258,10 +258,21 @@ def run_show(run: RunRef, url: Url = None, as_json: Json = False) -> None:
 
 
 @runs.command("bad")
-def run_bad(run: RunRef, limit: Limit = 100, url: Url = None, as_json: Json = False) -> None:
+def run_bad(
+    run: RunRef,
+    limit: Limit = 100,
+    before: Annotated[int | None, typer.Option(help="Only entries with a lower id.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
     """Samples of a run that were skipped or replaced, the newest first."""
-    columns = ["epoch", "batch", "sample", "action", "substitute", "name", "reason"]
-    show(ask.get(url, f"/runs/{run}/bad-samples?limit={limit}"), as_json, columns)
+    from ddlp.cli.bad_samples import bad_samples
+
+    with ask.client(url) as client:
+        found = bad_samples(client, run, before, None if everything else limit)
+    columns = ["id", "epoch", "batch", "sample", "action", "substitute", "name", "reason"]
+    show(found, as_json, columns)
 
 
 @runs.command("watch")

@@ -117,6 +117,12 @@ def seal(memory: memoryview, batch: BatchId, tensors: list[TensorSpec]) -> int:
     return checksum
 
 
+def payload_checksum(memory: memoryview) -> int:
+    """The checksum that a file's header gives for its payload."""
+    checksum: int = _HEAD.unpack_from(memory)[-1]
+    return checksum
+
+
 def unseal(memory: memoryview) -> tuple[BatchId, dict[str, Array]]:
     """Check a file's memory from end to end; gives its identity and arrays over its tensors."""
     if len(memory) < PAGE_BYTES:

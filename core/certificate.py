@@ -16,7 +16,13 @@ from pydantic import Field
 from ddlp.core.messages import Message
 from ddlp.core.mishap import Mishap
 from ddlp.core.plan import RunPlan
-from ddlp.core.types import Prong
+from ddlp.core.types import BadPolicy, Prong
+
+_ACTIONS: dict[BadPolicy, set[str]] = {
+    BadPolicy.FAIL: set(),
+    BadPolicy.SKIP: {"skipped"},
+    BadPolicy.REPLACE: {"replaced"},
+}
 
 
 class CertificateBatch(Message):
@@ -29,6 +35,7 @@ class CertificateBatch(Message):
     checksum: str
     rank: int
     step: int
+    samples: int = Field(ge=0, description="How many it held.")
     bad: list[Mishap] = Field([], description="Those that were skipped or replaced.")
 
 
@@ -43,6 +50,7 @@ class Certificate(Message):
     samples: int = Field(ge=0)
     batch_size: int = Field(ge=1)
     batches: int
+    on_bad: BadPolicy
     delivered: list[CertificateBatch]
     exactly_once: bool = Field(description="Each sample once, apart from those named as bad.")
     problems: list[str]
@@ -53,7 +61,9 @@ class Certificate(Message):
         return [mishap for entry in self.delivered for mishap in entry.bad]
 
 
-def problems_of(plan: RunPlan, epoch: int, delivered: Sequence[CertificateBatch]) -> list[str]:
+def problems_of(
+    plan: RunPlan, epoch: int, on_bad: BadPolicy, delivered: Sequence[CertificateBatch]
+) -> list[str]:
     """What is wrong with a record, in words; nothing when each sample was delivered once."""
     counts = Counter(entry.index for entry in delivered)
     problems = [f"batch {index} was delivered {n} times" for index, n in counts.items() if n > 1]
@@ -70,8 +80,21 @@ def problems_of(plan: RunPlan, epoch: int, delivered: Sequence[CertificateBatch]
         if sorted(taken) != list(range(len(taken))):
             problems.append(f"the steps of rank {rank} have gaps or repeats")
     for entry in delivered:
-        if entry.bad and 0 <= entry.index < plan.batches:
-            problems += _problems_of_bad(plan, epoch, entry)
+        if 0 <= entry.index < plan.batches:
+            problems += _problems_of_count(plan, on_bad, entry)
+            problems += _problems_of_bad(plan, epoch, entry) if entry.bad else []
+    return problems
+
+
+def _problems_of_count(plan: RunPlan, on_bad: BadPolicy, entry: CertificateBatch) -> list[str]:
+    """A batch holds what was planned, less what is named as skipped; and the policy allows it."""
+    actions = {mishap.action for mishap in entry.bad}
+    skipped = sum(mishap.substitute is None for mishap in entry.bad)
+    problems = []
+    if entry.samples != plan.batch_length(entry.index) - skipped:
+        problems.append(f"batch {entry.index} held {entry.samples} samples, which does not add up")
+    if not actions <= _ACTIONS[on_bad]:
+        problems.append(f"the policy {on_bad.value} forbids what was done in batch {entry.index}")
     return problems
 
 
@@ -113,7 +136,7 @@ def verify(certificate: Certificate) -> list[str]:
         epochs=certificate.epoch + 1,
         seed=certificate.seed,
     )
-    problems = problems_of(plan, certificate.epoch, certificate.delivered)
+    problems = problems_of(plan, certificate.epoch, certificate.on_bad, certificate.delivered)
     if certificate.exactly_once != (not problems) or certificate.problems != problems:
         problems.append("it says otherwise of itself")
     if certificate.batches != plan.batches:

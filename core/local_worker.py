@@ -11,6 +11,7 @@ from typing import BinaryIO
 from ddlp.core.errors import BadSample, NoRoom
 from ddlp.core.messages import Lease, Message, WorkSpec
 from ddlp.core.mishap import Mishap
+from ddlp.core.process import own_stdout
 from ddlp.core.produce import Producer
 from ddlp.core.store import BatchStore
 
@@ -62,4 +63,5 @@ def _make(producer: Producer, lease: Lease, speed: float) -> Report:
 
 
 if __name__ == "__main__":
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    with own_stdout() as channel:
+        serve(sys.stdin.buffer, channel)

@@ -95,6 +95,8 @@ class PipelineInfo(Message):
     transforms: list[dict[str, Any]]
     width: int
     height: int
+    shape: tuple[int, int, int] = Field(description="Height, width and channels of a sample.")
+    dtype: str = Field(description="What batches are made of: uint8, or float32 if normalised.")
 
 
 class RunCreate(Message):
@@ -239,6 +241,7 @@ class WorkSpec(Message):
     index_path: Path
     dataset_version: str
     transforms: list[dict[str, Any]]
+    pipeline_hash: str
     plan: RunPlan
     on_bad: BadPolicy = BadPolicy.FAIL
 
@@ -358,6 +361,7 @@ class FedBatch(Message):
     location: str
     nbytes: int
     samples: int = Field(description="How many it holds: bad ones may have been left out.")
+    checksum: int = Field(ge=0, lt=2**64, description="Of its payload, as it was committed.")
 
     @classmethod
     def of(cls, batch: Batch) -> Self:
@@ -371,6 +375,7 @@ class FedBatch(Message):
             location=batch.location or "",
             nbytes=batch.nbytes,
             samples=batch.samples,
+            checksum=batch.checksum,
         )
 
 

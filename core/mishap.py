@@ -5,15 +5,18 @@ from typing import Annotated
 
 from pydantic import Field
 
+NAME_LENGTH = 4096
+REASON_LENGTH = 2000
+
 
 @dataclass(frozen=True)
 class Mishap:
     """A sample that could not be used; without a substitute it was left out of its batch."""
 
     sample: Annotated[int, Field(ge=0)]
-    name: Annotated[str, Field(max_length=4096)]
+    name: Annotated[str, Field(max_length=NAME_LENGTH)]
     """Its file, or its place in one."""
-    reason: Annotated[str, Field(max_length=2000)]
+    reason: Annotated[str, Field(max_length=REASON_LENGTH)]
     substitute: Annotated[int, Field(ge=0)] | None = None
 
     @property

@@ -1,11 +1,13 @@
 """What a pipeline does to single samples, for people to look at: `python -m ddlp.core.preview`.
 
-It runs in a process of its own, since it decodes whatever it is given. A request as JSON comes on
-standard input; the parameters drawn, or a sheet of the pictures as PNG, go to standard output.
+It runs in a process of its own, bounded in memory and time, since it decodes whatever it is given.
+The argument is the number of the process that it ends with. A request as JSON comes on standard
+input; the parameters drawn, or a sheet of the pictures as PNG, go to standard output.
 """
 
 import io
 import math
+import resource
 import sys
 from pathlib import Path
 from typing import Any
@@ -19,10 +21,14 @@ from ddlp.core.dataset import DatasetIndex
 from ddlp.core.errors import DdlpError
 from ddlp.core.messages import Message, PreviewSample
 from ddlp.core.pipeline import Engine, Pipeline, PipelineSpec
+from ddlp.core.process import die_with_parent
 from ddlp.core.types import BadPolicy
 
+SIDE = 256
 _GAP = 4
 _GROUND = 32
+_MEMORY_BYTES = 2 << 30
+_SECONDS = 60
 EXPLAINED = TypeAdapter(list[PreviewSample])
 
 
@@ -82,11 +88,13 @@ def _pipeline(request: PreviewRequest) -> Pipeline:
 
 
 def _shown(pixels: npt.NDArray[Any], pipeline: Pipeline) -> Image.Image:
-    """A tile; what the pipeline has normalised already is brought back to levels."""
+    """A tile of at most 256 pixels a side; what is normalised already is brought back to levels."""
     if pipeline.dtype != "uint8" and pipeline.normalize is not None:
         levels = pixels * np.asarray(pipeline.normalize.std) + np.asarray(pipeline.normalize.mean)
         pixels = np.clip(np.rint(levels * 255), 0, 255)
-    return Image.fromarray(pixels.astype(np.uint8))
+    tile = Image.fromarray(pixels.astype(np.uint8))
+    tile.thumbnail((SIDE, SIDE))
+    return tile
 
 
 def _together(tiles: list[Image.Image]) -> Image.Image:
@@ -100,12 +108,18 @@ def _together(tiles: list[Image.Image]) -> Image.Image:
 
 
 def main() -> None:
-    """Answer one request."""
+    """Bound this process, and answer one request."""
+    die_with_parent(int(sys.argv[1]))
+    # Not RLIMIT_AS: the index and the pixels of a large dataset are mapped, and cost nothing.
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
     try:
         request = PreviewRequest.model_validate_json(sys.stdin.buffer.read())
         made = sheet(request) if request.draw else EXPLAINED.dump_json(explain(request))
     except DdlpError as error:
         sys.exit(str(error))
+    except MemoryError:
+        sys.exit(f"it takes more than {_MEMORY_BYTES >> 20} MiB of memory; ask for smaller samples")
     sys.stdout.buffer.write(made)
 
 

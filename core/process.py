@@ -1,9 +1,12 @@
-"""Ties the life of a child process to its parent's, even when the parent is killed with -9."""
+"""What a child process owes its parent: to die with it, and to answer on a clean channel."""
 
 import ctypes
 import os
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
 
 _PR_SET_PDEATHSIG = 1
 _PR_GET_PDEATHSIG = 2
@@ -25,6 +28,14 @@ def parent_death_signal() -> int:
     found = ctypes.c_int(0)
     ctypes.CDLL(None, use_errno=True).prctl(_PR_GET_PDEATHSIG, ctypes.byref(found), 0, 0, 0)
     return found.value
+
+
+@contextmanager
+def own_stdout() -> Iterator[BinaryIO]:
+    """Standard output for this process's answers alone: whatever else prints goes to stderr."""
+    with os.fdopen(os.dup(1), "wb") as channel:
+        os.dup2(2, 1)
+        yield channel
 
 
 def is_alive(pid: int) -> bool:

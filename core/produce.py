@@ -26,6 +26,12 @@ class Producer:
                 f"{spec.dataset_version[:12]}; register the dataset again and make a new run"
             )
         self._pipeline = Pipeline.parse(PipelineSpec(transforms=spec.transforms))
+        if self._pipeline.hash != spec.pipeline_hash:
+            raise InvalidInput(
+                f"the run's pipeline is {spec.pipeline_hash[:12]}, here it would be "
+                f"{self._pipeline.hash[:12]}: DDLP or a package that adds one of its transforms "
+                "has another version here than on the server; install the same"
+            )
         self._engine = Engine(self._index, self._pipeline, spec.plan.seed, spec.on_bad)
         self._store = store
         self._device = device

@@ -8,6 +8,7 @@ import tempfile
 import threading
 import time
 import uuid
+import warnings
 import weakref
 from collections import Counter
 from collections.abc import Callable
@@ -17,7 +18,7 @@ from typing import Any
 
 from ddlp.core.batchfile import batch_tensors, layout
 from ddlp.core.dataset import DatasetIndex, ScanOptions, scan
-from ddlp.core.errors import Conflict, InvalidInput, Refused
+from ddlp.core.errors import BadSample, Conflict, InvalidInput, Refused
 from ddlp.core.local_worker import Hello, Report
 from ddlp.core.messages import (
     Attached,
@@ -89,16 +90,17 @@ class LocalFeed:
         self._memory = make_owned_folder(settings.cpu_store or shared_memory())
         self._drive = make_owned_folder(settings.csd_store or Path(tempfile.gettempdir()))
         try:
-            index = _scan(run, self._memory / "index")
+            index = _scan(run, self._drive / "index")
         except BaseException:
             _clear({}, [self._memory, self._drive])
             raise
         plan = RunPlan(index.samples, run.batch_size, run.epochs, run.seed)
         self._spec = WorkSpec(
             run=uuid.uuid4(),
-            index_path=self._memory / "index",
+            index_path=self._drive / "index",
             dataset_version=index.version,
             transforms=run.pipeline.spec.transforms,
+            pipeline_hash=run.pipeline.hash,
             plan=plan,
             on_bad=run.on_bad,
         )
@@ -285,11 +287,24 @@ def _scan(run: LocalRun, into: Path) -> DatasetIndex:
     """The index of a run's data, made in this process."""
     scan(run.data.resolve(), into, ScanOptions(), lambda _: None, lambda: False)
     index = DatasetIndex(into)
+    if index.rejected:
+        _tell_rejected(run, index)
     if run.batch_size > index.samples:
         raise InvalidInput(
             f"batch_size={run.batch_size} is more than the dataset's {index.samples} samples"
         )
     return index
+
+
+def _tell_rejected(run: LocalRun, index: DatasetIndex) -> None:
+    """Files that the scan left out: an error or a warning, as the policy for bad samples has it."""
+    first = index.list_rejected(0, 1)[0]
+    found = f"{index.rejected} of the files in {run.data} cannot be used; the first: {first.name}"
+    if run.on_bad is BadPolicy.FAIL:
+        raise BadSample(
+            f"{found}: {first.reason}; correct or remove them, or leave them out with on_bad='skip'"
+        )
+    warnings.warn(f"{found}: {first.reason}", stacklevel=2)
 
 
 def _weakly(method: Callable[[Any], None]) -> Callable[[Any], None]:

@@ -145,7 +145,7 @@ class Prefetcher:
         )
         path = Path(fed.location)
         try:
-            batch = self._tensors(fed.index, read_batch(path, expected))
+            batch = self._tensors(fed.index, read_batch(path, expected, fed.checksum))
         except DamagedBatch as error:
             report = Damaged(
                 rank=self._rank,

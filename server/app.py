@@ -51,9 +51,9 @@ def open_context(settings: Settings) -> Context:
     migrate(database.engine)
     dispatcher = Dispatcher(database, Board(settings), broker.send)
     scanner = Scanner(database, settings)
-    scanner.start()
     broker.start()
     dispatcher.start()
+    scanner.start()
     return Context(settings, database, dispatcher, broker, scanner)
 
 

@@ -4,6 +4,7 @@ Only the dispatcher's thread touches it. The database holds the truth: the board
 at any moment and is then read back.
 """
 
+import time
 import uuid
 from collections import Counter
 from dataclasses import dataclass, field
@@ -112,8 +113,12 @@ class Board:
         self.devices = {row.name: LiveDevice.of(row) for row in session.scalars(select(Device))}
         active = select(Run).where(Run.state.in_([state.value for state in ACTIVE]))
         self.runs = {}
-        for row in session.scalars(active):
-            self.add_run(session, row)
+        for row in session.scalars(active).all():
+            try:
+                self.add_run(session, row)
+            except InvalidInput as error:  # a package that its pipeline needs is gone, say
+                reason = f"it cannot be taken up again: {error}"
+                ledger.change_state(session, row, RunState.FAILED, time.time(), reason)
 
     def add_run(self, session: Session, row: Run) -> ActiveRun:
         """Take a run up, at its beginning or where it was left."""

@@ -8,7 +8,7 @@ from sqlalchemy.orm import Session
 from ddlp.core.certificate import Certificate, CertificateBatch, problems_of, seal
 from ddlp.core.errors import NotFound
 from ddlp.core.mishap import Mishap
-from ddlp.core.types import BatchState, Prong
+from ddlp.core.types import BadPolicy, BatchState, Prong
 from ddlp.server.board import run_plan
 from ddlp.server.models import BadSample, BatchRow, Epoch, Run
 
@@ -29,7 +29,8 @@ def make(session: Session, run: Run, number: int) -> Certificate:
     )
     bad = _bad(session, run, number)
     delivered = [_entry(row, bad[row.index]) for row in rows]
-    problems = problems_of(run_plan(run), number, delivered)
+    on_bad = BadPolicy(run.on_bad)
+    problems = problems_of(run_plan(run), number, on_bad, delivered)
     return seal(
         {
             "run": str(run.id),
@@ -40,6 +41,7 @@ def make(session: Session, run: Run, number: int) -> Certificate:
             "samples": run.samples,
             "batch_size": run.batch_size,
             "batches": epoch.batches,
+            "on_bad": on_bad.value,
             "delivered": [entry.model_dump(mode="json") for entry in delivered],
             "exactly_once": not problems,
             "problems": problems,
@@ -69,5 +71,6 @@ def _entry(row: BatchRow, bad: list[Mishap]) -> CertificateBatch:
         checksum=row.checksum,
         rank=row.rank or 0,
         step=row.step or 0,
+        samples=row.samples,
         bad=bad,
     )

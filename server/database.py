@@ -11,7 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Engine, create_engine, event
-from sqlalchemy.exc import ArgumentError, DatabaseError
+from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError
 from sqlalchemy.orm import Session, sessionmaker
 
 import ddlp.migrations
@@ -64,6 +64,13 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
         f"busy_timeout={_PATIENCE_S * 1000}",
     ):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def refers_to_nothing(error: IntegrityError) -> bool:
+    """Whether a row names another that is not there, rather than being there already."""
+    state = getattr(error.orig, "sqlstate", None)
+    name = getattr(error.orig, "sqlite_errorname", None)
+    return state == "23503" or name == "SQLITE_CONSTRAINT_FOREIGNKEY"
 
 
 def alembic_config(engine: Engine) -> Config:

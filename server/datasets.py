@@ -71,25 +71,19 @@ def fail(session: Session, dataset_id: uuid.UUID, reason: str) -> None:
         audit(session, "dataset.failed", row.name, time.time(), reason=reason)
 
 
-def fail_interrupted(session: Session) -> list[Dataset]:
-    """What was being scanned when the server ended will not be finished by anybody."""
-    scanning = select(Dataset).where(Dataset.state == DatasetState.SCANNING.value)
-    interrupted = list(session.scalars(scanning))
-    for row in interrupted:
-        again = f"ddlp dataset add {row.uri} --name {row.name}"
-        fail(session, row.id, f"the server ended during the scan; add it again with: {again}")
-    return interrupted
-
-
 def remove(session: Session, name: str) -> Dataset:
     """Forget a dataset that no run needs any more; its files stay where they are."""
     row = find(session, name)
+    # A run that is made at this moment is either seen below, or finds no dataset: PostgreSQL makes
+    # one wait for the other by this lock, SQLite by the one statement that looks and deletes.
+    session.execute(select(Dataset.id).where(Dataset.id == row.id).with_for_update())
     active = [state.value for state in ACTIVE]
     using = (Run.dataset_id == row.id, Run.state.in_(active))
-    # One statement: a run that is made at this moment is either seen or finds no dataset.
     unused = delete(Dataset).where(Dataset.id == row.id, ~exists().where(*using))
     if session.execute(unused.returning(Dataset.id)).first() is None:
         users = ", ".join(session.scalars(select(Run.name).where(*using)))
+        if not users:
+            raise NotFound(f"dataset {name} was removed meanwhile; see: ddlp dataset list")
         raise Conflict(f"dataset {name} is used by {users}; cancel that first, or wait for its end")
     audit(session, "dataset.remove", name, time.time(), uri=row.uri)
     return row
@@ -111,6 +105,11 @@ def allowed_path(settings: Settings, uri: str) -> Path:
     if not there:
         raise InvalidInput(f"{path} does not exist; give a folder, a manifest, tar files or arrays")
     return path
+
+
+def is_known(session: Session, dataset_id: uuid.UUID) -> bool:
+    """Whether a dataset was not removed yet."""
+    return session.get(Dataset, dataset_id) is not None
 
 
 def find(session: Session, name: str) -> Dataset:

@@ -1,15 +1,18 @@
 """Named pipelines: the presets and what users added."""
 
+import logging
 import time
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from ddlp.core.errors import Conflict, NotFound
+from ddlp.core.errors import Conflict, InvalidInput, NotFound
 from ddlp.core.messages import PipelineCreate, PipelineInfo
 from ddlp.core.pipeline import PRESETS, Pipeline, PipelineSpec
 from ddlp.server.ledger import audit
 from ddlp.server.models import PipelineRow
+
+log = logging.getLogger(__name__)
 
 
 def add(session: Session, body: PipelineCreate) -> PipelineInfo:
@@ -45,7 +48,11 @@ def list_all(session: Session) -> list[PipelineInfo]:
     """Presets first, then the others by name."""
     added = session.scalars(select(PipelineRow).order_by(PipelineRow.name))
     named = {name: Pipeline.preset(name) for name in PRESETS}
-    named |= {row.name: Pipeline.parse(PipelineSpec(transforms=row.transforms)) for row in added}
+    for row in added:
+        try:
+            named[row.name] = Pipeline.parse(PipelineSpec(transforms=row.transforms))
+        except InvalidInput as error:  # a package that it needs is gone, say
+            log.warning("pipeline %s is left out: %s", row.name, error)
     return [info(name, pipeline) for name, pipeline in named.items()]
 
 
@@ -57,6 +64,8 @@ def info(name: str, pipeline: Pipeline) -> PipelineInfo:
         transforms=pipeline.spec.transforms,
         width=pipeline.width,
         height=pipeline.height,
+        shape=pipeline.shape,
+        dtype=pipeline.dtype,
     )
 
 

@@ -15,6 +15,7 @@ from ddlp.core.schedule import strategy
 from ddlp.core.types import BadPolicy, EpochState, Prong, RunState
 from ddlp.server import datasets, figures, pipelines, quarantine
 from ddlp.server.board import run_plan
+from ddlp.server.database import refers_to_nothing
 from ddlp.server.ledger import audit
 from ddlp.server.models import Dataset, Epoch, Run
 
@@ -55,6 +56,10 @@ def create(session: Session, body: RunCreate) -> Run:
         session.add(row)
         session.flush()
     except IntegrityError as error:
+        if refers_to_nothing(error):
+            raise NotFound(
+                f"dataset {row.dataset} was removed meanwhile; see: ddlp dataset list"
+            ) from error
         raise Conflict(f"there is a run {row.name} already; choose another name") from error
     audit(session, "run.create", row.name, now, **body.model_dump(mode="json"))
     return row
@@ -86,6 +91,7 @@ def work_spec(session: Session, run: Run) -> WorkSpec:
         index_path=dataset.index_path,
         dataset_version=run.dataset_version,
         transforms=run.transforms,
+        pipeline_hash=run.pipeline_hash,
         plan=run_plan(run),
         on_bad=BadPolicy(run.on_bad),
     )
@@ -124,7 +130,7 @@ def _info(run: Run, totals: figures.Totals, bad_samples: int) -> RunInfo:
         dataset_version=run.dataset_version,
         pipeline=run.pipeline,
         pipeline_hash=run.pipeline_hash,
-        engine=run.engines or run.engine,
+        engine=run.engines or f"none yet (this server: {run.engine})",
         batch_size=run.batch_size,
         epochs=run.epochs,
         seed=run.seed,

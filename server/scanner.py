@@ -1,23 +1,36 @@
-"""Scans datasets in the background: a few at a time, each in a thread, with progress to ask for."""
+"""Scans datasets in the background: a few at a time, each in a child, with progress to ask for."""
 
 import logging
+import queue
 import shutil
 import threading
+import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal, cast
+from typing import Literal, TypeVar, cast
 
-from ddlp.core.dataset import ScanOptions, ScanProgress, delete_index, scan
+from sqlalchemy.exc import InterfaceError, OperationalError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.orm import Session
+
+from ddlp.core.dataset import ScanOptions, ScanProgress
+from ddlp.core.dataset.scan_process import remove_traces, scan_apart
 from ddlp.core.errors import DdlpError, Unavailable
 from ddlp.core.messages import ScanInfo
 from ddlp.core.settings import Settings
+from ddlp.core.types import DatasetState
 from ddlp.server import datasets
 from ddlp.server.database import Database
 from ddlp.server.models import Dataset
 
 AT_ONCE = 2
 WAITING = 64
+_AGAIN_S = 1.0
+_STOP_S = 3.0
+_AWAY = (OperationalError, InterfaceError, PoolTimeout)
+
+R = TypeVar("R")
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +38,8 @@ log = logging.getLogger(__name__)
 class _Scan:
     """One scan under way or waiting for its turn."""
 
-    def __init__(self) -> None:
+    def __init__(self, row: Dataset) -> None:
+        self.row = row
         self.progress = ScanInfo()
         self.unwanted = threading.Event()
 
@@ -37,25 +51,29 @@ class _Scan:
 
 
 class Scanner:
-    """Owns the threads; the rows say what became of each scan."""
+    """Owns the threads that look after the children; the rows say what became of each scan."""
 
     def __init__(self, database: Database, settings: Settings) -> None:
         self._database = database
         self._settings = settings
         self._scans: dict[uuid.UUID, _Scan] = {}
-        self._lock = threading.Lock()
         self._stopping = threading.Event()
-        self._pool = ThreadPoolExecutor(AT_ONCE, thread_name_prefix="scan")
+        self._queue: queue.SimpleQueue[_Scan | None] = queue.SimpleQueue()
+        self._threads = [
+            threading.Thread(target=self._serve, name=f"scan-{number}", daemon=True)
+            for number in range(AT_ONCE)
+        ]
 
     def start(self) -> None:
-        """Say of scans that an earlier server left that they are over, and clear up after them."""
+        """Clear up after an earlier server, and begin again what it was scanning when it ended."""
         with self._database.session() as session:
-            interrupted = datasets.fail_interrupted(session)
-        for row in interrupted:
-            path = Path(row.index_path)
-            delete_index(path)
-            for left in path.parent.glob(f".{path.name}.*"):
-                shutil.rmtree(left, ignore_errors=True)
+            rows = datasets.list_all(session)
+        sweep(self._settings.home / "indexes")
+        for row in rows:
+            if row.state == DatasetState.SCANNING.value:
+                self.begin(row)
+        for thread in self._threads:
+            thread.start()
 
     def check_room(self) -> None:
         """Refuse more than can sensibly wait."""
@@ -64,10 +82,8 @@ class Scanner:
 
     def begin(self, row: Dataset) -> None:
         """Scan a dataset as soon as there is a thread for it."""
-        scan_ = _Scan()
-        with self._lock:
-            self._scans[row.id] = scan_
-        self._pool.submit(self._work, row, scan_)
+        self._scans[row.id] = _Scan(row)
+        self._queue.put(self._scans[row.id])
 
     def progress(self, dataset_id: uuid.UUID) -> ScanInfo | None:
         """How far a scan has come; None where there is none."""
@@ -81,41 +97,63 @@ class Scanner:
             found.unwanted.set()
 
     def stop(self) -> None:
-        """End all scans and their threads."""
+        """End all scans, and wait a little for their threads; what is not done begins again."""
         self._stopping.set()
-        self._pool.shutdown(cancel_futures=True)
+        for _ in self._threads:
+            self._queue.put(None)
+        deadline = time.monotonic() + _STOP_S
+        for thread in self._threads:
+            if thread.is_alive():
+                thread.join(max(0.0, deadline - time.monotonic()))
 
-    def _work(self, row: Dataset, scan_: _Scan) -> None:
+    def _serve(self) -> None:
+        while (scan := self._queue.get()) is not None and not self._stopping.is_set():
+            try:
+                self._work(scan)
+            except Exception:  # the border of the thread, which goes on with the next
+                log.exception("the outcome of the scan of %s cannot be written", scan.row.uri)
+            finally:
+                self._scans.pop(scan.row.id, None)
+
+    def _work(self, scan: _Scan) -> None:
+        if not self._write(lambda session: datasets.is_known(session, scan.row.id)):
+            return  # it was removed before its turn came
         try:
-            reason = self._scan(row, scan_)
-            self._write(row, reason)
-        except Exception as error:  # the border of the thread: whoever asks must learn of it
-            log.exception("the scan of %s failed", row.uri)
-            self._write(row, f"{type(error).__name__}: {error}")
-        finally:
-            with self._lock:
-                self._scans.pop(row.id, None)
-
-    def _scan(self, row: Dataset, scan_: _Scan) -> str | None:
-        """Scan and write the index; returns what went wrong."""
-
-        def unwanted() -> bool:
-            return self._stopping.is_set() or scan_.unwanted.is_set()
-
-        check = cast(Literal["quick", "full"], row.check)
-        options = ScanOptions(allowed=tuple(self._settings.roots), check=check)
-        try:
-            scan(Path(row.uri), Path(row.index_path), options, scan_.report, unwanted)
+            self._scan(scan)
+            finished = self._write(lambda session: datasets.finish(session, scan.row.id))
+            if finished is not False:
+                return  # it is ready; or the server ends, and the next one begins again
+            reason = "it was removed meanwhile"
         except DdlpError as error:
-            return str(error)
+            reason = str(error)
+        except Exception as error:  # whoever asks must learn of it
+            log.exception("the scan of %s failed", scan.row.uri)
+            reason = f"{type(error).__name__}: {error}"
+        remove_traces(Path(scan.row.index_path))
+        self._write(lambda session: datasets.fail(session, scan.row.id, reason))
+
+    def _scan(self, scan: _Scan) -> None:
+        def unwanted() -> bool:
+            return self._stopping.is_set() or scan.unwanted.is_set()
+
+        place = datasets.allowed_path(self._settings, scan.row.uri)
+        check = cast(Literal["quick", "full"], scan.row.check)
+        options = ScanOptions(allowed=tuple(self._settings.roots), check=check)
+        scan_apart(place, Path(scan.row.index_path), options, scan.report, unwanted)
+
+    def _write(self, action: Callable[[Session], R]) -> R | None:
+        """Do something in the database, however long that is away; None where the server ends."""
+        while not self._stopping.is_set():
+            try:
+                with self._database.session() as session:
+                    return action(session)
+            except _AWAY as error:
+                log.warning("the database is away (%s); trying again", error)
+                self._stopping.wait(_AGAIN_S)
         return None
 
-    def _write(self, row: Dataset, reason: str | None) -> None:
-        """Write the outcome; one that was cut off by the server's end is settled at its start."""
-        if self._stopping.is_set():
-            return
-        with self._database.session() as session:
-            if reason is None and datasets.finish(session, row.id):
-                return
-            datasets.fail(session, row.id, reason or "")
-        delete_index(Path(row.index_path))
+
+def sweep(folder: Path) -> None:
+    """Remove the folders of scans that a killed server left; finished indexes may be another's."""
+    for left in folder.glob(".*.idx.*"):
+        shutil.rmtree(left, ignore_errors=True)

@@ -1,11 +1,13 @@
 """What every request must satisfy while there are no keys: a known Host, and JSON in every change.
 
 A page on another site can make a browser send a request here, but it can neither choose the Host
-header (DNS rebinding is refused) nor send JSON without asking first (which is never granted).
+header (DNS rebinding is refused) nor send JSON without asking first (which is never granted). What
+a GET makes the server work for, pictures, is refused to it by what browsers say of themselves.
 """
 
 from urllib.parse import urlsplit
 
+from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -49,6 +51,12 @@ class Guard:
                 415, f"a body of type {kind or 'unknown'!r} is not taken; send application/json"
             )
         return None
+
+
+def refuse_cross_site(request: Request) -> None:
+    """Refuse what a browser fetches for a page of another site."""
+    if request.headers.get("sec-fetch-site") == "cross-site":
+        raise NotAllowed("this is not shown on pages of other sites; open it by itself")
 
 
 def check_listen(settings: Settings) -> None:

@@ -69,7 +69,7 @@ def bad_view(info: RunInfo, newest: list[BadSampleInfo]) -> BadView:
             else f"The run stops when more than {_share(info)} of an epoch are bad."
         ),
         rows=[_bad_row(info, entry) for entry in newest],
-        more=f"{older:,} earlier ones: ddlp run bad {info.name}" if older > 0 else None,
+        more=f"{older:,} earlier ones: ddlp run bad {info.name} --all" if older > 0 else None,
         source=f"/runs/{info.name}/bad",
     )
 

@@ -74,6 +74,7 @@ class RunView:
     energy: list[tuple[str, str, str, str, str]]
     emulated_csd: bool
     epochs: list[tuple[int, str, str, str, str]]
+    engine: str
     facts: list[tuple[str, str]]
 
 
@@ -138,10 +139,10 @@ def run_view(
         ],
         emulated_csd=Prong.CSD.value in info.emulated,
         epochs=[_epoch_row(epoch) for epoch in reversed(epochs)],
+        engine=info.engine,
         facts=[
             ("dataset", f"{info.dataset} · {info.samples:,} samples · {info.dataset_version[:12]}"),
             ("pipeline", f"{info.pipeline} · {info.pipeline_hash[:12]}"),
-            ("engine", info.engine),
             ("strategy", STRATEGIES[info.strategy].summary),
             ("ranks", str(info.world_size)),
             ("created", exact(info.created_at)),

@@ -1,5 +1,8 @@
 """What a worker process does with one message: claim, make, commit.
 
+A commit is on its way while the next batch is made. Should the process die meanwhile, its batch is
+as lost as if it had died a moment earlier.
+
 A process that is still at work well after its lease ran out is ended by the kernel, whatever it
 hangs in: the batch has been given to someone else, and the pool starts another process.
 """
@@ -8,6 +11,7 @@ import logging
 import signal
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -42,6 +46,9 @@ class Bench:
     def __init__(self, device: WorkerDevice, url: str) -> None:
         self._device = device
         self._client = Client(url)
+        self._reports = Client(url)
+        self._reporter = ThreadPoolExecutor(1, thread_name_prefix="commit")
+        self._report: Future[None] | None = None
         self._store = BatchStore(device.store)
         self._producers: dict[uuid.UUID, Producer] = {}
 
@@ -52,19 +59,23 @@ class Bench:
         except ValidationError as error:
             log.warning("a message that is no lease was dropped: %s", error)
             return
-        try:
+        with _told(lease):
             claim = Claim(lease=lease, device=self._device.name)
             claimed = Claimed.model_validate(self._client.post("/leases/claim", claim))
             with _ended_after(claimed.lasts_s + min(claimed.lasts_s, _GRACE_S)):
-                self._work(claimed.lease)
-        except (Conflict, NotFound) as error:
-            log.info("dropped: %s", error)
-        except Unavailable as error:
-            log.warning("gave up on batch %d: %s", lease.index, error)
+                made = self._work(claimed.lease)
+            if made is not None:
+                self.settle()
+                self._report = self._reporter.submit(self._commit, claimed.lease, made)
 
-    def _work(self, lease: Lease) -> None:
+    def settle(self) -> None:
+        """Wait until what was made so far is committed."""
+        if self._report is not None:
+            self._report.result()
+
+    def _work(self, lease: Lease) -> Made | None:
         try:
-            made = self._producer(lease.run).make(lease, self._device.speed)
+            return self._producer(lease.run).make(lease, self._device.speed)
         except BadSample as error:
             self._fail(lease, str(error), permanent=True)
         except NoRoom as error:
@@ -74,8 +85,7 @@ class Bench:
         except Exception as error:  # the border of the task: the run must learn of it
             log.exception("batch %d failed", lease.index)
             self._fail(lease, f"{type(error).__name__}: {error}")
-        else:
-            self._commit(lease, made)
+        return None
 
     def _producer(self, run: uuid.UUID) -> Producer:
         if run not in self._producers:
@@ -95,26 +105,42 @@ class Bench:
             cpu_s=made.cpu_s,
             bad=list(made.bad),
         )
-        try:
-            self._client.post("/leases/commit", commit)
-        except Conflict:
-            forget(made)
-            raise
-        except InvalidInput as error:
-            forget(made)
-            self._fail(lease, str(error), permanent=True)
+        with _told(lease):
+            try:
+                self._reports.post("/leases/commit", commit)
+            except Conflict:
+                forget(made)
+                raise
+            except InvalidInput as error:
+                forget(made)
+                self._reports.post("/leases/fail", self._failure(lease, str(error), permanent=True))
 
     def _fail(
         self, lease: Lease, reason: str, permanent: bool = False, no_room: bool = False
     ) -> None:
-        failure = Failure(
+        self._client.post("/leases/fail", self._failure(lease, reason, permanent, no_room))
+
+    def _failure(
+        self, lease: Lease, reason: str, permanent: bool = False, no_room: bool = False
+    ) -> Failure:
+        return Failure(
             lease=lease,
             device=self._device.name,
             reason=reason[:2000],
             permanent=permanent,
             no_room=no_room,
         )
-        self._client.post("/leases/fail", failure)
+
+
+@contextmanager
+def _told(lease: Lease) -> Iterator[None]:
+    """Note in the log what becomes of a lease that cannot be worked off, and nothing more."""
+    try:
+        yield
+    except (Conflict, NotFound) as error:
+        log.info("dropped: %s", error)
+    except Unavailable as error:
+        log.warning("gave up on batch %d: %s", lease.index, error)
 
 
 @contextmanager

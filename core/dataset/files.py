@@ -1,5 +1,6 @@
 """Decides which files a scan and a run may open, and opens them."""
 
+import errno
 import functools
 import os
 import stat
@@ -7,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from ddlp.core.errors import InvalidInput
+from ddlp.core.errors import InvalidInput, Unavailable
 
 READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 """For reading; what blocks when it is opened, a pipe, is not waited for."""
@@ -57,6 +58,22 @@ def open_regular(path: str | bytes) -> BinaryIO:
         os.close(number)
         raise ValueError("it is not a regular file")
     return os.fdopen(number, "rb", buffering=0)
+
+
+_PASSING = {
+    errno.EIO,
+    errno.EMFILE,
+    errno.ENFILE,
+    errno.ENOMEM,
+    errno.ESTALE,
+    errno.ETIMEDOUT,
+}
+
+
+def raise_if_passing(error: Exception, name: str) -> None:
+    """Stop where the machine is at fault and not the file: another time it could be read."""
+    if isinstance(error, OSError) and error.errno in _PASSING:
+        raise Unavailable(f"{name} cannot be read now ({error}); try again") from error
 
 
 def read_at(file: BinaryIO, start: int, size: int) -> bytes:

@@ -299,6 +299,8 @@ class _Place:
 
 def _read_unchanged(path: bytes, size: int, time_ns: int, start: int, length: int) -> bytes:
     """Part of a file that is still the one that was indexed, by as few calls as there can be."""
+    if start + length > size:
+        raise ValueError(_CHANGED)
     number = os.open(path, READ_FLAGS)
     try:
         status = os.fstat(number)

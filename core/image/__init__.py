@@ -3,12 +3,13 @@
 from ddlp.core.image.arithmetic import ARITHMETIC, same_arithmetic
 from ddlp.core.image.backend import Backend, Crops, Levels, Slot
 from ddlp.core.image.choice import backend, engine_name, engine_reason
-from ddlp.core.image.head import ImageHead, Kind
+from ddlp.core.image.head import MAX_SIDE, ImageHead, Kind
 from ddlp.core.image.probe import check, probe, probe_head
 from ddlp.core.image.resize import Pixels, Span
 
 __all__ = [
     "ARITHMETIC",
+    "MAX_SIDE",
     "Backend",
     "Crops",
     "ImageHead",

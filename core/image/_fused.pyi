@@ -1,10 +1,18 @@
 from typing import Any
 
+ARITHMETIC: int
 Axis = tuple[float, float, int, int, int]
 
 def walk(data: bytes, /) -> tuple[int, int, int, int]: ...
 def jpeg(
-    data: bytes, across: Axis, down: Axis, reduce: bool, slot: Any, levels: Any, /
+    data: bytes,
+    size: tuple[int, int],
+    across: Axis,
+    down: Axis,
+    reduce: bool,
+    slot: Any,
+    levels: Any,
+    /,
 ) -> None: ...
 def pixels(pixels: Any, across: Axis, down: Axis, slot: Any, levels: Any, /) -> None: ...
 def cut(

@@ -19,6 +19,10 @@ Slot = npt.NDArray[Any]
 picture is written through a mirrored or transposed view of the batch's memory."""
 
 
+Size = tuple[int, int]
+"""Width and height of a picture as it is stored."""
+
+
 @dataclass(frozen=True)
 class Levels:
     """Turns a level of a channel into a float: level · multiply + add, in single precision."""
@@ -46,12 +50,24 @@ class Backend(Protocol):
         """The head of a complete JPEG file, or BadSample."""
 
     def render_jpeg(
-        self, data: bytes, across: Span, down: Span, slot: Slot, levels: Levels | None
+        self,
+        data: bytes,
+        size: Size,
+        across: Span,
+        down: Span,
+        slot: Slot,
+        levels: Levels | None,
     ) -> None:
-        """Decode what a view shows of a JPEG and resample it into a slot."""
+        """Decode what a view shows of a JPEG of this size and resample it into a slot."""
 
     def render_reduced_jpeg(
-        self, data: bytes, across: Span, down: Span, slot: Slot, levels: Levels | None
+        self,
+        data: bytes,
+        size: Size,
+        across: Span,
+        down: Span,
+        slot: Slot,
+        levels: Levels | None,
     ) -> None:
         """As `render_jpeg`, from a picture that the inverse DCT already makes smaller."""
 

@@ -7,10 +7,16 @@ from ddlp.core.errors import BadSample
 from ddlp.core.feistel import Words, bits_for
 from ddlp.core.image import _fused
 from ddlp.core.image.arithmetic import ARITHMETIC
-from ddlp.core.image.backend import Crops, Levels, Slot
+from ddlp.core.image.backend import Crops, Levels, Size, Slot
 from ddlp.core.image.head import ImageHead, Kind
 from ddlp.core.image.reference import Reference
 from ddlp.core.image.resize import Pixels, Span
+
+if _fused.ARITHMETIC != ARITHMETIC:
+    raise ImportError(
+        f"it was built for revision {_fused.ARITHMETIC} of the arithmetic, this is {ARITHMETIC}; "
+        "build it again: make setup, or pip install"
+    )
 
 _REFERENCE = Reference()
 """Takes what the kernel leaves: progressive files that lack scans."""
@@ -30,32 +36,45 @@ class Fused:
         return ImageHead(Kind.JPEG if usual else Kind.OTHER, width, height, orientation)
 
     def render_jpeg(
-        self, data: bytes, across: Span, down: Span, slot: Slot, levels: Levels | None
+        self,
+        data: bytes,
+        size: Size,
+        across: Span,
+        down: Span,
+        slot: Slot,
+        levels: Levels | None,
     ) -> None:
         """Decode the rows and columns that are seen, resampling them as they come."""
         try:
-            _fused.jpeg(data, _span(across), _span(down), False, slot, _levels(levels))
+            _fused.jpeg(data, size, _span(across), _span(down), False, slot, _levels(levels))
         except ValueError as error:
             raise BadSample(str(error)) from None
         except NotImplementedError:
-            _REFERENCE.render_jpeg(data, across, down, slot, levels)
+            _REFERENCE.render_jpeg(data, size, across, down, slot, levels)
 
     def render_reduced_jpeg(
-        self, data: bytes, across: Span, down: Span, slot: Slot, levels: Levels | None
+        self,
+        data: bytes,
+        size: Size,
+        across: Span,
+        down: Span,
+        slot: Slot,
+        levels: Levels | None,
     ) -> None:
         """The same from a picture that the inverse DCT made smaller."""
         try:
-            _fused.jpeg(data, _span(across), _span(down), True, slot, _levels(levels))
+            _fused.jpeg(data, size, _span(across), _span(down), True, slot, _levels(levels))
         except ValueError as error:
             raise BadSample(str(error)) from None
         except NotImplementedError:
-            _REFERENCE.render_reduced_jpeg(data, across, down, slot, levels)
+            _REFERENCE.render_reduced_jpeg(data, size, across, down, slot, levels)
 
     def render_pixels(
         self, pixels: Pixels, across: Span, down: Span, slot: Slot, levels: Levels | None
     ) -> None:
         """Resample decoded pixels."""
-        _fused.pixels(pixels, _span(across), _span(down), slot, _levels(levels))
+        plain = np.ascontiguousarray(pixels)
+        _fused.pixels(plain, _span(across), _span(down), slot, _levels(levels))
 
     def cut(self, pixels: Pixels, crops: Crops, slots: Slot, levels: Levels | None) -> None:
         """The whole batch in one call."""

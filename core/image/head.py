@@ -3,6 +3,11 @@
 from dataclasses import dataclass
 from enum import IntEnum
 
+from ddlp.core.errors import BadSample
+
+MAX_SIDE = 1 << 20
+"""Pixels along a side that any engine takes."""
+
 
 class Kind(IntEnum):
     """How a sample's pixels are encoded, as far as the choice of a decoder goes."""
@@ -23,3 +28,12 @@ class ImageHead:
     width: int
     height: int
     orientation: int = 1
+
+
+def check_size(found: tuple[int, int], expected: tuple[int, int]) -> None:
+    """Refuse a picture whose (width, height) is not the one that its views were made for."""
+    if found != expected:
+        raise BadSample(
+            f"it is {found[0]} × {found[1]} pixels, not {expected[0]} × {expected[1]} as when it "
+            "was indexed"
+        )

@@ -21,6 +21,8 @@ def pillow_head(data: bytes) -> ImageHead:
     try:
         with Image.open(io.BytesIO(data)) as image:
             return ImageHead(Kind.OTHER, image.width, image.height, _orientation(image))
+    except MemoryError:
+        raise
     except Exception as error:  # the border to the decoder, which raises whatever it likes
         raise BadSample(reason_of(error)) from error
 
@@ -32,7 +34,7 @@ def _orientation(image: Image.Image) -> int:
     exif = Image.Exif()
     exif.load(image.info.get("exif", b""))
     found = exif.get(_ORIENTATION, 1)
-    return found if found in range(1, 9) else 1
+    return found if isinstance(found, int) and 1 <= found <= 8 else 1
 
 
 def decode(data: bytes, reduction: int = 1) -> Pixels:
@@ -42,6 +44,8 @@ def decode(data: bytes, reduction: int = 1) -> Pixels:
             if reduction > 1:
                 image.draft(None, (image.width // reduction, image.height // reduction))
             return np.asarray(_to_rgb(image))
+    except MemoryError:
+        raise
     except Exception as error:  # the border to the decoder, which raises whatever it likes
         raise BadSample(reason_of(error)) from error
 

@@ -3,7 +3,7 @@
 from ddlp.core.errors import BadSample
 from ddlp.core.image import jpeg, pillow
 from ddlp.core.image.choice import backend
-from ddlp.core.image.head import ImageHead, Kind
+from ddlp.core.image.head import ImageHead, check_size
 
 
 def probe(data: bytes) -> ImageHead:
@@ -29,6 +29,5 @@ def check(data: bytes) -> ImageHead:
     """The head of a file of which every pixel can be decoded."""
     head = probe(data)
     height, width = pillow.decode(data).shape[:2]
-    if (width, height) != (head.width, head.height):
-        raise BadSample(f"it is {width} × {height}, its head says {head.width} × {head.height}")
-    return head if head.kind is not Kind.PIXELS else ImageHead(Kind.OTHER, width, height)
+    check_size((width, height), (head.width, head.height))
+    return head

@@ -7,8 +7,8 @@ from ddlp.core.errors import BadSample
 from ddlp.core.feistel import Words, permuted
 from ddlp.core.image import pillow
 from ddlp.core.image.arithmetic import ARITHMETIC
-from ddlp.core.image.backend import Crops, Levels, Slot, reduced, reduction_for
-from ddlp.core.image.head import ImageHead
+from ddlp.core.image.backend import Crops, Levels, Size, Slot, reduced, reduction_for
+from ddlp.core.image.head import ImageHead, Kind, check_size
 from ddlp.core.image.jpeg import TRUNCATED, walk
 from ddlp.core.image.resize import Pixels, Span, resize
 from ddlp.core.randomness import uniforms
@@ -27,21 +27,39 @@ class Reference:
         return head
 
     def render_jpeg(
-        self, data: bytes, across: Span, down: Span, slot: Slot, levels: Levels | None
+        self,
+        data: bytes,
+        size: Size,
+        across: Span,
+        down: Span,
+        slot: Slot,
+        levels: Levels | None,
     ) -> None:
         """Decode all of it, then resample the part that is seen."""
-        self.walk(data)
+        self._check(data, size)
         self.render_pixels(pillow.decode(data), across, down, slot, levels)
 
     def render_reduced_jpeg(
-        self, data: bytes, across: Span, down: Span, slot: Slot, levels: Levels | None
+        self,
+        data: bytes,
+        size: Size,
+        across: Span,
+        down: Span,
+        slot: Slot,
+        levels: Levels | None,
     ) -> None:
         """Decode all of it at the reduced size, then resample."""
-        head, reduction = self.walk(data), reduction_for(across, down)
+        self._check(data, size)
+        reduction = reduction_for(across, down)
         pixels = pillow.decode(data, reduction)
-        across = reduced(across, reduction, head.width)
-        down = reduced(down, reduction, head.height)
+        across, down = reduced(across, reduction, size[0]), reduced(down, reduction, size[1])
         self.render_pixels(pixels, across, down, slot, levels)
+
+    def _check(self, data: bytes, size: Size) -> None:
+        head = self.walk(data)
+        if head.kind is not Kind.JPEG:
+            raise BadSample("it is a JPEG of another kind than when it was indexed")
+        check_size((head.width, head.height), size)
 
     def render_pixels(
         self, pixels: Pixels, across: Span, down: Span, slot: Slot, levels: Levels | None

@@ -1,15 +1,22 @@
-"""Makes a small JPEG of an image, in a process of its own: `python -m ddlp.core.image.thumbnail`.
+"""Makes a small JPEG of a sample, in a process of its own: `python -m ddlp.core.image.thumbnail`.
 
-The encoded bytes come on standard input, the picture goes to standard output. It is meant for files
-that a decoder may choke on, so what is there of a truncated file is shown, and memory and time are
-bounded; where nothing can be shown, the status is not 0.
+The arguments are the number of the process that it ends with, an index and a sample's number; the
+picture goes to standard output. It is meant for files that a decoder may choke on, so what is there
+of a truncated file is shown, and memory and time are bounded; where nothing can be shown, the
+status is not 0.
 """
 
 import io
 import resource
 import sys
+from pathlib import Path
 
+import numpy as np
 from PIL import Image, ImageFile, ImageOps
+
+from ddlp.core.dataset import DatasetIndex
+from ddlp.core.image import Kind
+from ddlp.core.process import die_with_parent
 
 SIDE = 96
 _MEMORY_BYTES = 2 << 30
@@ -28,13 +35,25 @@ def thumbnail(data: bytes) -> bytes:
     return made.getvalue()
 
 
+def encoded(index: DatasetIndex, sample: int) -> bytes:
+    """A sample's bytes as an image file; raw pixels get the head of one."""
+    data = index.read(sample)
+    heads = index.heads(np.asarray([sample], dtype=np.int64))
+    if heads.kind[0] != Kind.PIXELS:
+        return data
+    return b"P6 %d %d 255\n" % (heads.width[0], heads.height[0]) + data
+
+
 def main() -> None:
     """Bound this process, and do it."""
+    parent, index_path, sample = sys.argv[1:]
+    die_with_parent(int(parent))
     ImageFile.LOAD_TRUNCATED_IMAGES = True  # for the whole process, which is why it has its own
-    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES, _MEMORY_BYTES))
+    # Not RLIMIT_AS: the index and the pixels of a large dataset are mapped, and cost nothing.
+    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
     try:
-        made = thumbnail(sys.stdin.buffer.read())
+        made = thumbnail(encoded(DatasetIndex(Path(index_path)), int(sample)))
     except Exception as error:  # the border to the decoder, which raises whatever it likes
         sys.exit(f"{type(error).__name__}: {error}")
     sys.stdout.buffer.write(made)

@@ -8,7 +8,7 @@ import numpy.typing as npt
 from ddlp.core.dataset import DatasetIndex
 from ddlp.core.errors import BadSample
 from ddlp.core.image import Slot, backend, engine_name
-from ddlp.core.mishap import Mishap
+from ddlp.core.mishap import NAME_LENGTH, REASON_LENGTH, Mishap
 from ddlp.core.pipeline.renderer import DirectRenderer, Renderer
 from ddlp.core.pipeline.spec import Pipeline
 from ddlp.core.randomness import stream_key
@@ -69,31 +69,36 @@ class Engine:
         return self._pipeline.label_map.apply(labels, self._index.classes)
 
     def _mishap(self, epoch: int, sample: int, reason: str, slot: Slot) -> Mishap:
-        name = self._index.name(sample)
+        name = _clipped(self._index.name(sample), NAME_LENGTH)
         if self._on_bad is BadPolicy.FAIL:
             raise BadSample(f"{name} cannot be used: {reason}")
         substitute = None
         if self._on_bad is BadPolicy.REPLACE:
             substitute = self._replace(epoch, sample, slot)
-        return Mishap(sample, name, reason, substitute)
+        return Mishap(sample, name, _clipped(reason, REASON_LENGTH), substitute)
 
     def _replace(self, epoch: int, sample: int, slot: Slot) -> int:
         """Fill a slot with another sample of the class; which one depends on seed and epoch."""
         label = self._index.labels(np.asarray([sample]))
         members = self._index.members(int(label[0]))
+        others = members[members != sample]
         drawn = backend().uniforms(self._substitute_key, epoch, np.asarray([sample]), _SUBSTITUTES)[
             0
         ]
-        for number in drawn:
-            candidate = int(members[int(number * len(members))])
-            if candidate == sample:
-                continue
+        for number in drawn if len(others) else ():
+            candidate = int(others[int(number * len(others))])
             if not self._renderer.render(epoch, np.asarray([candidate]), slot):
                 return candidate
         raise BadSample(
             f"{self._index.name(sample)} cannot be used, and none of {_SUBSTITUTES} samples drawn "
             "from its class can stand in for it"
         )
+
+
+def _clipped(text: str, length: int) -> str:
+    """Text that any database takes, however long or strange a file's name is."""
+    text = text.replace("\0", "\\0")
+    return text if len(text) <= length else text[: length - 1] + "…"
 
 
 def kept(samples: Ints, mishaps: list[Mishap]) -> Ints:

@@ -22,13 +22,16 @@ import numpy.typing as npt
 from ddlp.core.dataset import DatasetIndex
 from ddlp.core.errors import BadSample, DdlpError
 from ddlp.core.image import Slot
+from ddlp.core.pipeline.pictures import too_long
 from ddlp.core.pipeline.renderer import DirectRenderer
 from ddlp.core.pipeline.spec import Pipeline, PipelineSpec
-from ddlp.core.process import die_with_parent
+from ddlp.core.process import die_with_parent, own_stdout
 
 Ints = npt.NDArray[np.int64]
 
 _START_S = 60.0
+_READ_S = 5.0
+"""What may pass beside decoding, for reading the file say, before a child is given up."""
 
 
 class IsolatedRenderer:
@@ -69,22 +72,32 @@ class IsolatedRenderer:
         try:
             child.stdin.write(f"{epoch} {sample}\n".encode())
             child.stdin.flush()
-            answer = _Reader(child.stdout, time.monotonic() + self._limit_s)
+            answer = _Reader(child.stdout, time.monotonic() + self._limit_s + _READ_S)
             word, _, rest = answer.line().partition(" ")
             if word == "bad":
                 raise BadSample(json.loads(rest))
-            if word == "failed":
-                raise DdlpError(json.loads(rest))
+            if word != "made":
+                raise DdlpError(json.loads(rest) if word == "failed" else f"it said {word!r}")
             slot[:] = np.frombuffer(answer.exactly(slot.nbytes), slot.dtype).reshape(slot.shape)
         except TimeoutError as error:
             self._end()
-            raise BadSample(f"decoding it took longer than {self._limit_s:g} s") from error
+            raise BadSample(too_long(self._limit_s)) from error
         except (BrokenPipeError, EOFError) as error:
-            raise BadSample(f"its decoder crashed ({self._end()})") from error
+            raise self._crash() from error
+
+    def _crash(self) -> DdlpError:
+        """A crash is the sample's; what was ended from outside, or ended itself, is not."""
+        code = self._end()
+        if code >= 0:
+            return DdlpError(f"the process that decoded it ended with status {code}")
+        name = signal.Signals(-code).name
+        if -code in (signal.SIGKILL, signal.SIGTERM):
+            return DdlpError(f"the process that decoded it was ended from outside ({name})")
+        return BadSample(f"its decoder crashed ({name})")
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._child = child = subprocess.Popen(
-            [sys.executable, "-m", "ddlp.core.pipeline.isolated", str(os.getpid())],
+            [sys.executable, "-P", "-m", "ddlp.core.pipeline.isolated", str(os.getpid())],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
@@ -95,16 +108,20 @@ class IsolatedRenderer:
             "transforms": self._pipeline.spec.transforms,
             "seed": self._seed,
         }
-        child.stdin.write(json.dumps(order).encode() + b"\n")
-        child.stdin.flush()
-        _Reader(child.stdout, time.monotonic() + _START_S).line()
+        try:
+            child.stdin.write(json.dumps(order).encode() + b"\n")
+            child.stdin.flush()
+            _Reader(child.stdout, time.monotonic() + _START_S).line()
+        except (OSError, EOFError) as error:
+            self._end()
+            raise DdlpError("no process could be started to decode samples apart") from error
         return child
 
-    def _end(self) -> str:
-        """End the child; says what became of it."""
+    def _end(self) -> int:
+        """End the child; gives its exit status, as subprocess has it."""
         child, self._child = self._child, None
         if child is None:
-            return "it was not running"
+            return 0
         try:
             code = child.wait(0.2)  # the pipe breaks a moment before the process is gone
         except subprocess.TimeoutExpired:
@@ -114,7 +131,7 @@ class IsolatedRenderer:
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
-        return signal.Signals(-code).name if code < 0 else f"exit status {code}"
+        return code
 
 
 class _Reader:
@@ -158,8 +175,9 @@ def serve(orders: BinaryIO, answers: BinaryIO) -> None:
         epoch, sample = (int(word) for word in line.split())
         try:
             problems = renderer.render(epoch, np.asarray([sample]), slot)
-        except DdlpError as error:
-            answers.write(f"failed {json.dumps(str(error))}\n".encode())
+        except Exception as error:  # the border of the process: the parent must learn of it
+            kind = "" if isinstance(error, DdlpError) else f"{type(error).__name__}: "
+            answers.write(f"failed {json.dumps(f'{kind}{error}')}\n".encode())
             answers.flush()
             continue
         if problems:
@@ -171,4 +189,5 @@ def serve(orders: BinaryIO, answers: BinaryIO) -> None:
 
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[1]))
-    serve(sys.stdin.buffer, sys.stdout.buffer)
+    with own_stdout() as channel:
+        serve(sys.stdin.buffer, channel)

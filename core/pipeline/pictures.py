@@ -1,5 +1,6 @@
 """Shows views of a dataset's pictures: reads, decodes and resamples, by whatever way is fastest."""
 
+import time
 from collections.abc import Iterator
 from typing import NamedTuple
 
@@ -8,7 +9,8 @@ import numpy.typing as npt
 
 from ddlp.core.dataset import DatasetIndex, Heads
 from ddlp.core.errors import BadSample, DdlpError
-from ddlp.core.image import Crops, Kind, Levels, Pixels, Slot, backend, pillow
+from ddlp.core.image import MAX_SIDE, Crops, Kind, Levels, Pixels, Slot, backend, pillow
+from ddlp.core.image.head import check_size
 from ddlp.core.image.orientation import as_stored
 from ddlp.core.image.reference import put
 from ddlp.core.pipeline.placing import Placed, part_of, rows
@@ -54,8 +56,10 @@ class Pictures:
     def _show_pixels(self, samples: Ints, views: Views, out: Slot, levels: Levels | None) -> None:
         try:
             pixels = self._index.pixels()
-        except (ValueError, OSError) as error:
+        except (ValueError, FileNotFoundError) as error:
             raise BadSample(f"{self._index.root}: {pillow.reason_of(error)}") from error
+        except OSError as error:
+            raise DdlpError(f"{self._index.root}: {pillow.reason_of(error)}") from error
         crops = _whole_pixel_crops(samples, views, pixels.shape[2], pixels.shape[1])
         if crops is not None:
             self._backend.cut(pixels, crops, out, levels)
@@ -71,6 +75,14 @@ class Pictures:
             return
         self._check(head)
         data = self._read(sample)
+        started = time.monotonic()
+        self._render(data, head, placed, part, levels)
+        if time.monotonic() - started > self._decode.max_seconds:
+            raise BadSample(too_long(self._decode.max_seconds))
+
+    def _render(
+        self, data: bytes, head: "_Head", placed: Placed, part: Slot, levels: Levels | None
+    ) -> None:
         orientation = head.orientation if self._decode.orient else 1
         across, down, part = as_stored(
             orientation, placed.across, placed.down, part, (head.width, head.height)
@@ -79,11 +91,10 @@ class Pictures:
             render = self._backend.render_jpeg
             if self._decode.dct_scaling:
                 render = self._backend.render_reduced_jpeg
-            render(data, across, down, part, levels)
+            render(data, (head.width, head.height), across, down, part, levels)
             return
         pixels = pillow.decode(data)
-        if pixels.shape[:2] != (head.height, head.width):
-            raise BadSample("it has another size than when it was indexed")
+        check_size((pixels.shape[1], pixels.shape[0]), (head.width, head.height))
         self._backend.render_pixels(pixels, across, down, part, levels)
 
     def _check(self, head: "_Head") -> None:
@@ -91,11 +102,15 @@ class Pictures:
             raise BadSample(
                 f"it has {head.width} × {head.height} pixels, more than {self._decode.max_pixels:,}"
             )
+        if max(head.width, head.height) > MAX_SIDE:
+            raise BadSample(f"it is {head.width} × {head.height} pixels; a side has {MAX_SIDE:,}")
 
     def _read(self, sample: int) -> bytes:
         try:
             data = self._index.read(sample)
         except FileNotFoundError as error:
+            if not self._index.root.exists():
+                raise DdlpError(f"{self._index.root} is not there; is it mounted?") from error
             raise BadSample("it is gone") from error
         except ValueError as error:
             raise BadSample(str(error)) from error
@@ -119,6 +134,11 @@ class _Head(NamedTuple):
 def _heads(heads: Heads) -> Iterator[_Head]:
     columns = (heads.kind, heads.width, heads.height, heads.orientation)
     return map(_Head._make, zip(*(column.tolist() for column in columns), strict=True))
+
+
+def too_long(limit_s: float) -> str:
+    """Why a sample that takes too long to decode is bad."""
+    return f"decoding it took longer than {limit_s:g} s"
 
 
 def show_pixels(pixels: Pixels, placed: Placed, slot: Slot, levels: Levels | None) -> None:

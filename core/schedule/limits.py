@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass, field
+from fractions import Fraction
 
 from ddlp.core.types import Prong
 
@@ -39,4 +40,7 @@ class Limits:
         The share is of the whole epoch, so that the order in which batches are made does not decide
         whether a run fails; a single bad sample only does where the share is 0.
         """
-        return max(1, math.floor(self.bad_share * samples)) if self.bad_share > 0 else 0
+        if self.bad_share <= 0:
+            return 0
+        share = Fraction(str(self.bad_share))  # as it was written: as a float, 0.29 of 100 is 28
+        return max(1, math.floor(share * samples))

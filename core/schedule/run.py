@@ -196,6 +196,12 @@ class RunSchedule:
         planned = self.plan.batch_length(batch.index)
         if len(made.bad) > planned or made.left_out == planned:
             raise InvalidInput(f"{len(made.bad)} of {planned} samples are bad; nothing is left")
+        named = {mishap.sample for mishap in made.bad}
+        if named and (
+            len(named) < len(made.bad)
+            or not named <= set(self.plan.batch_samples(batch.epoch, batch.index).tolist())
+        ):
+            raise InvalidInput("a bad sample is named twice, or is none of its batch")
         if made.bad or batch.bad:
             self._mishaps[batch.epoch, batch.index] = made.bad
         batch.samples, batch.bad = planned - made.left_out, len(made.bad)

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import APIRouter, Query
-from fastapi.responses import Response
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
 from ddlp.core.dataset import delete_index
@@ -14,6 +14,7 @@ from ddlp.core.preview import PreviewRequest
 from ddlp.server import datasets, pictures, pipelines
 from ddlp.server.context import Context, ContextDep, SessionDep
 from ddlp.server.models import Dataset
+from ddlp.server.security import refuse_cross_site
 
 router = APIRouter(prefix="/datasets", tags=["datasets"])
 
@@ -22,6 +23,8 @@ Limit = Annotated[int, Query(ge=1, le=1000)]
 Samples = Annotated[str, Query(description="Sample numbers, separated by commas.")]
 _MOST_SHOWN = 64
 _KEEP = {"Cache-Control": "private, max-age=300"}
+# These start processes, so the page of another site must not ask for them.
+_OWN_SITE = [Depends(refuse_cross_site)]
 
 
 @router.post("", status_code=202)
@@ -61,44 +64,54 @@ def rejected(
     return datasets.rejected(datasets.find_ready(session, name), offset, limit)
 
 
-@router.get("/{name}/samples/{sample}/thumbnail", response_class=Response)
-def thumbnail(name: str, sample: int, session: SessionDep, version: str = "") -> Response:
+@router.get("/{name}/samples/{sample}/thumbnail", response_class=Response, dependencies=_OWN_SITE)
+def thumbnail(name: str, sample: int, context: ContextDep, version: str = "") -> Response:
     """A small JPEG of one sample, where one can be made; of this version, if one is named."""
-    row = datasets.find_ready(session, name)
+    with context.database.session() as session:
+        row = datasets.find_ready(session, name)
     if not row.version.startswith(version):
         raise NotFound(f"dataset {name} has version {row.version[:12]} now, not {version}")
-    return Response(pictures.thumbnail(row, sample), media_type="image/jpeg", headers=_KEEP)
+    try:
+        picture = pictures.thumbnail(row, sample)
+    except NotFound as error:  # trying again soon would cost as much and give as little
+        return JSONResponse({"detail": str(error)}, error.status, headers=_KEEP)
+    return Response(picture, media_type="image/jpeg", headers=_KEEP)
 
 
-@router.get("/{name}/preview")
-def preview(
+def find_preview(
     name: str,
-    session: SessionDep,
+    context: ContextDep,
     pipeline: str = "imagenet-train",
     samples: Samples = "0",
     seed: Annotated[int, Query(ge=0, lt=2**63)] = 0,
     epoch: Annotated[int, Query(ge=0)] = 0,
-) -> list[PreviewSample]:
+) -> PreviewRequest:
+    """What is to be shown; the database is let go before it is made."""
+    with context.database.session() as session:
+        row = datasets.find_ready(session, name)
+        transforms = pipelines.find(session, pipeline).spec.transforms
+    return PreviewRequest(
+        index_path=Path(row.index_path),
+        transforms=transforms,
+        samples=_numbers(samples, row.samples),
+        seed=seed,
+        epoch=epoch,
+    )
+
+
+PreviewDep = Annotated[PreviewRequest, Depends(find_preview)]
+
+
+@router.get("/{name}/preview", dependencies=_OWN_SITE)
+def preview(request: PreviewDep) -> list[PreviewSample]:
     """What a pipeline would do to samples: the parameters drawn for each, step by step."""
-    row = datasets.find_ready(session, name)
-    transforms = pipelines.find(session, pipeline).spec.transforms
-    return pictures.explain(_preview(row, transforms, samples, seed, epoch))
+    return pictures.explain(request)
 
 
-@router.get("/{name}/preview.png", response_class=Response)
-def preview_sheet(
-    name: str,
-    session: SessionDep,
-    pipeline: str = "imagenet-train",
-    samples: Samples = "0",
-    seed: Annotated[int, Query(ge=0, lt=2**63)] = 0,
-    epoch: Annotated[int, Query(ge=0)] = 0,
-) -> Response:
+@router.get("/{name}/preview.png", response_class=Response, dependencies=_OWN_SITE)
+def preview_sheet(request: PreviewDep) -> Response:
     """The samples themselves, as the pipeline makes them, on one sheet."""
-    row = datasets.find_ready(session, name)
-    transforms = pipelines.find(session, pipeline).spec.transforms
-    sheet = pictures.sheet(_preview(row, transforms, samples, seed, epoch))
-    return Response(sheet, media_type="image/png", headers=_KEEP)
+    return Response(pictures.sheet(request), media_type="image/png", headers=_KEEP)
 
 
 def info(context: Context, row: Dataset) -> DatasetInfo:
@@ -106,24 +119,16 @@ def info(context: Context, row: Dataset) -> DatasetInfo:
     return datasets.info(row, context.scanner.progress(row.id))
 
 
-def _preview(
-    row: Dataset, transforms: list[dict[str, object]], samples: str, seed: int, epoch: int
-) -> PreviewRequest:
+def _numbers(samples: str, count: int) -> list[int]:
     try:
         numbers = [int(part) for part in samples.split(",")]
     except ValueError as error:
         raise InvalidInput(f"samples={samples!r} is not a list of numbers such as 0,5") from error
-    if len(numbers) > _MOST_SHOWN or not all(0 <= number < row.samples for number in numbers):
+    if len(numbers) > _MOST_SHOWN or not all(0 <= number < count for number in numbers):
         raise InvalidInput(
-            f"samples={samples!r}: give up to {_MOST_SHOWN} numbers from 0 to {row.samples - 1}"
+            f"samples={samples!r}: give up to {_MOST_SHOWN} numbers from 0 to {count - 1}"
         )
-    return PreviewRequest(
-        index_path=Path(row.index_path),
-        transforms=transforms,
-        seed=seed,
-        epoch=epoch,
-        samples=numbers,
-    )
+    return numbers
 
 
 def _add(context: Context, body: DatasetCreate) -> Dataset:

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from ddlp.core.client import Client
+from ddlp.core.pipeline import ENGINE
 from tests.cli.test_up import ddlp
 from tests.conftest import UpProcess, make_images, wait_until
 from tests.end_to_end.trainer import new_run, train
@@ -81,8 +82,9 @@ def test_a_pipeline_that_makes_no_sense_gets_one_line(up: UpProcess, tmp_path: P
 
 def test_devices_are_listed(up: UpProcess) -> None:
     head, *rows = ddlp("device", "list", url=up.url).stdout.splitlines()
-    assert head.split() == ["name", "prong", "kind", "emulated", "slots", "live"]
-    assert ["csd0", "csd", "emulated-csd", "True", "1", "True"] in [row.split() for row in rows]
+    assert head.split() == ["name", "prong", "kind", "emulated", "slots", "engine", "live"]
+    csd = ["csd0", "csd", "emulated-csd", "True", "1", ENGINE, "True"]
+    assert csd in [row.split() for row in rows]
     devices = json.loads(ddlp("device", "list", "--json", url=up.url).stdout)
     assert {device["prong"] for device in devices} == {"cpu", "csd"}
 

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from ddlp.core.certificate import Certificate, CertificateBatch, problems_of, seal, verify
 from ddlp.core.mishap import Mishap
 from ddlp.core.plan import RunPlan
-from ddlp.core.types import Prong
+from ddlp.core.types import BadPolicy, Prong
 
 PLAN = RunPlan(samples=45, batch_size=10, epochs=1, seed=7, world_size=2)
 EPOCH = 3
@@ -26,6 +26,7 @@ def delivery(index: int, rank: int, step: int) -> CertificateBatch:
         checksum="00ff",
         rank=rank,
         step=step,
+        samples=PLAN.batch_length(index) if index < PLAN.batches else 0,
     )
 
 
@@ -44,6 +45,7 @@ def body(**changes: Any) -> dict[str, Any]:
         "samples": PLAN.samples,
         "batch_size": PLAN.batch_size,
         "batches": PLAN.batches,
+        "on_bad": "fail",
         "delivered": [entry.model_dump(mode="json") for entry in good_record()],
         "exactly_once": True,
         "problems": [],
@@ -52,11 +54,11 @@ def body(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_record_of_every_batch_once_has_no_problem() -> None:
-    assert problems_of(PLAN, EPOCH, good_record()) == []
+    assert problems_of(PLAN, EPOCH, BadPolicy.FAIL, good_record()) == []
 
 
 def test_the_order_of_the_record_does_not_matter() -> None:
-    assert problems_of(PLAN, EPOCH, good_record()[::-1]) == []
+    assert problems_of(PLAN, EPOCH, BadPolicy.FAIL, good_record()[::-1]) == []
 
 
 FAULTS: dict[str, tuple[Callable[[Record], Record], str]] = {
@@ -88,7 +90,7 @@ FAULTS: dict[str, tuple[Callable[[Record], Record], str]] = {
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_found_and_named(fault: str) -> None:
     spoil, words = FAULTS[fault]
-    problems = problems_of(PLAN, EPOCH, spoil(good_record()))
+    problems = problems_of(PLAN, EPOCH, BadPolicy.FAIL, spoil(good_record()))
     assert any(words in problem for problem in problems), problems
 
 
@@ -139,7 +141,7 @@ def test_a_certificate_that_contradicts_its_own_record_has_a_problem(
 
 def test_a_certificate_that_admits_its_faults_has_these_and_no_others() -> None:
     record = good_record()[:-1]
-    found = problems_of(PLAN, EPOCH, record)
+    found = problems_of(PLAN, EPOCH, BadPolicy.FAIL, record)
     delivered = [entry.model_dump(mode="json") for entry in record]
     admitted = seal(body(delivered=delivered, exactly_once=False, problems=found))
     assert verify(admitted) == found == ["not delivered (1): batch 4"]
@@ -153,7 +155,7 @@ def test_a_certificate_of_an_impossible_plan_is_none(change: dict[str, Any]) -> 
 
 def test_of_many_missing_batches_the_first_few_are_named() -> None:
     plan = RunPlan(samples=100, batch_size=10, epochs=1, seed=0)
-    assert problems_of(plan, 0, []) == ["not delivered (10): batch 0, 1, 2, 3, 4 …"]
+    assert problems_of(plan, 0, BadPolicy.FAIL, []) == ["not delivered (10): batch 0, 1, 2, 3, 4 …"]
 
 
 @pytest.mark.parametrize(
@@ -172,8 +174,9 @@ def test_a_delivery_that_was_changed_does_not_fit_the_digest(change: dict[str, A
 
 
 def record_with(*bad: Mishap, index: int = 1) -> Record:
-    """A good record in which one batch names bad samples."""
-    named = {"bad": list(bad)}
+    """A good record in which one batch names bad samples, and is shorter by those left out."""
+    left_out = sum(mishap.substitute is None for mishap in bad)
+    named = {"bad": list(bad), "samples": PLAN.batch_length(index) - left_out}
     return [e.model_copy(update=named) if e.index == index else e for e in good_record()]
 
 
@@ -182,18 +185,39 @@ def held(place: int, index: int = 1) -> int:
     return int(PLAN.batch_samples(EPOCH, index)[place])
 
 
-def test_samples_that_were_skipped_or_replaced_are_named_and_no_problem() -> None:
-    bad = [
-        Mishap(held(0), "/data/a.jpg", "truncated"),
-        Mishap(held(3), "/data/b.jpg", "crash", held(0, 4)),
-    ]
-    record = record_with(*bad)
-    assert problems_of(PLAN, EPOCH, record) == []
-    certificate = seal(body(delivered=[entry.model_dump(mode="json") for entry in record]))
+BAD = {
+    BadPolicy.SKIP: Mishap(held(0), "/data/a.jpg", "truncated"),
+    BadPolicy.REPLACE: Mishap(held(3), "/data/b.jpg", "crash", held(0, 4)),
+}
+
+
+@pytest.mark.parametrize("policy", BAD)
+def test_samples_that_were_skipped_or_replaced_are_named_and_no_problem(policy: BadPolicy) -> None:
+    record = record_with(BAD[policy])
+    assert problems_of(PLAN, EPOCH, policy, record) == []
+    delivered = [entry.model_dump(mode="json") for entry in record]
+    certificate = seal(body(delivered=delivered, on_bad=policy.value))
     assert verify(certificate) == []
     again = Certificate.model_validate_json(certificate.model_dump_json())
     assert verify(again) == []
-    assert again.bad() == bad
+    assert again.bad() == [BAD[policy]]
+
+
+@pytest.mark.parametrize("policy", BadPolicy)
+@pytest.mark.parametrize("done", BAD)
+def test_what_the_policy_forbids_is_found(policy: BadPolicy, done: BadPolicy) -> None:
+    found = problems_of(PLAN, EPOCH, policy, record_with(BAD[done]))
+    forbidden = [f"the policy {policy} forbids what was done in batch 1"]
+    assert found == ([] if policy is done else forbidden)
+
+
+@pytest.mark.parametrize("samples", [0, 9, 11])
+def test_a_batch_that_lost_samples_without_naming_them_is_found(samples: int) -> None:
+    first, second, *others = good_record()
+    record = [first, second.model_copy(update={"samples": samples}), *others]
+    assert problems_of(PLAN, EPOCH, BadPolicy.SKIP, record) == [
+        f"batch 1 held {samples} samples, which does not add up"
+    ]
 
 
 @pytest.mark.parametrize(
@@ -207,13 +231,15 @@ def test_samples_that_were_skipped_or_replaced_are_named_and_no_problem() -> Non
     ],
 )
 def test_bad_samples_that_cannot_be_are_found(bad: list[Mishap], problem: str) -> None:
-    [found] = problems_of(PLAN, EPOCH, record_with(*bad))
+    policy = BadPolicy.SKIP if bad[0].substitute is None else BadPolicy.REPLACE
+    [found] = problems_of(PLAN, EPOCH, policy, record_with(*bad))
     assert problem in found
 
 
 def test_a_reason_that_was_changed_does_not_fit_the_digest() -> None:
     record = record_with(Mishap(held(0), "/data/a.jpg", "truncated"))
-    certificate = seal(body(delivered=[entry.model_dump(mode="json") for entry in record]))
+    delivered = [entry.model_dump(mode="json") for entry in record]
+    certificate = seal(body(delivered=delivered, on_bad="skip"))
     other = record_with(Mishap(held(0), "/data/a.jpg", "a whim"))
     tampered = certificate.model_copy(update={"delivered": other})
     assert verify(tampered) == ["its digest does not fit its content"]

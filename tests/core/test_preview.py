@@ -1,6 +1,9 @@
 """Previews: what a pipeline draws for samples, and how they look."""
 
 import io
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +13,7 @@ from PIL import Image
 
 from ddlp.core.dataset import DatasetIndex, scan
 from ddlp.core.pipeline import Engine, Pipeline, PipelineSpec
-from ddlp.core.preview import EXPLAINED, PreviewRequest, explain, sheet
+from ddlp.core.preview import EXPLAINED, SIDE, PreviewRequest, explain, sheet
 from tests.conftest import SMALL_PIPELINE, make_images
 
 
@@ -67,3 +70,39 @@ def test_a_bad_sample_is_dark(tmp_path: Path) -> None:
         pixels = np.asarray(shown)
     assert pixels[4:36, 4:36].max() == 0
     assert pixels[4:36, 40:72].max() > 0
+
+
+def test_large_samples_are_shown_small(index: Path) -> None:
+    large = [{"name": "centre-crop", "size": 1000}, {"name": "normalize"}]
+    with Image.open(io.BytesIO(sheet(request(index, transforms=large)))) as shown:
+        assert shown.size == (2 * SIDE + 12, SIDE + 8)
+
+
+SMALL = "from ddlp.core import preview as p; p._MEMORY_BYTES = 160 << 20; p.main()"
+
+
+def child(
+    asked: PreviewRequest, *how: str, parent: int | None = None
+) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(
+        [sys.executable, *(how or ("-m", "ddlp.core.preview")), str(parent or os.getpid())],
+        input=asked.model_dump_json().encode(),
+        capture_output=True,
+        check=False,
+    )
+
+
+def test_a_process_of_its_own_answers(index: Path) -> None:
+    asked = request(index)
+    assert EXPLAINED.validate_json(child(asked).stdout) == explain(asked)
+    assert child(request(index, draw=True)).stdout == sheet(asked)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can bound and tie a process so")
+def test_that_process_is_bounded_and_ends_with_its_parent(index: Path) -> None:
+    large = [{"name": "centre-crop", "size": 8192}, {"name": "normalize"}]
+    done = child(request(index, transforms=large, draw=True), "-c", SMALL)
+    assert (done.returncode, done.stdout) == (1, b"")
+    assert done.stderr == b"it takes more than 160 MiB of memory; ask for smaller samples\n"
+    somebody_else = 1 if os.getpid() != 1 else 2
+    assert child(request(index), parent=somebody_else).returncode == -9

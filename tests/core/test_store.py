@@ -15,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from ddlp.core.batchfile import PAGE_BYTES, Array, BatchId, batch_tensors
-from ddlp.core.errors import DamagedBatch, Unavailable
+from ddlp.core.batchfile import PAGE_BYTES, Array, BatchId, batch_tensors, payload_checksum
+from ddlp.core.errors import DamagedBatch, MissingBatch, Unavailable
 from ddlp.core.store import RUN_PREFIX, BatchStore, StoredBatch, batch_path, read_batch, release
 
 RUN = uuid.UUID(int=7)
@@ -40,6 +40,13 @@ def write(store: BatchStore, batch: BatchId, value: int = 1, side: int = 32) -> 
     return store.write(batch, batch_tensors(batch.samples, (side, side, 3), "uint8"), filler(value))
 
 
+def read(path: Path, expected: BatchId) -> Arrays:
+    """Read a batch as one that was committed as it lies there."""
+    there = path.exists() and path.stat().st_size >= PAGE_BYTES
+    checksum = payload_checksum(memoryview(path.read_bytes())) if there else 0
+    return read_batch(path, expected, checksum)
+
+
 def files(root: Path) -> list[str]:
     return sorted(str(path.relative_to(root)) for path in root.rglob("*") if path.is_file())
 
@@ -51,7 +58,7 @@ def store(tmp_path: Path) -> BatchStore:
 
 def test_what_was_written_is_read(store: BatchStore) -> None:
     stored = write(store, batch_id(), value=9)
-    arrays = read_batch(stored.path, batch_id())
+    arrays = read(stored.path, batch_id())
     assert arrays["images"].shape == (4, 32, 32, 3)
     assert all((array == 9).all() for array in arrays.values())
 
@@ -64,7 +71,7 @@ def test_a_finished_batch_lies_where_everyone_can_work_out(store: BatchStore) ->
 
 
 def test_what_is_read_cannot_be_written_to(store: BatchStore) -> None:
-    arrays = read_batch(write(store, batch_id()).path, batch_id())
+    arrays = read(write(store, batch_id()).path, batch_id())
     with pytest.raises(ValueError, match="read-only"):
         arrays["images"][0] = 0
 
@@ -124,7 +131,7 @@ BatchStore(Path({str(store.root)!r})).write(batch, batch_tensors(4, (8, 8, 3), "
     (left,) = files(store.root)
     assert left.startswith(f"{RUN_PREFIX}{RUN}/making/1-")
     stored = write(store, batch_id(token=2), value=5)
-    assert (read_batch(stored.path, batch_id(token=2))["images"] == 5).all()
+    assert (read(stored.path, batch_id(token=2))["images"] == 5).all()
 
 
 def test_a_consumed_file_is_used_again(store: BatchStore) -> None:
@@ -147,7 +154,7 @@ def test_a_larger_or_smaller_batch_in_a_recycled_file_is_right(
     for number, (samples, side) in enumerate(sizes):
         batch = batch_id(index=number, token=number + 1, samples=samples)
         stored = write(store, batch, value=number + 1, side=side)
-        arrays = read_batch(stored.path, batch)
+        arrays = read(stored.path, batch)
         assert stored.path.stat().st_size == stored.nbytes
         assert arrays["images"].shape == (samples, side, side, 3)
         assert all((array == number + 1).all() for array in arrays.values())
@@ -179,7 +186,7 @@ def test_two_writers_never_share_a_file(store: BatchStore) -> None:
                 return filler(value % 251)(arrays)
 
             stored = store.write(batch, batch_tensors(4, (32, 32, 3), "uint8"), fill)
-            arrays = read_batch(stored.path, batch)
+            arrays = read(stored.path, batch)
             if not all((array == token % 251).all() for array in arrays.values()):
                 problems.append(f"batch {token} holds something else")
             if step % 2:
@@ -203,18 +210,18 @@ def test_a_holder_of_the_same_lease_that_comes_late_never_writes_into_what_was_p
     def slow(arrays: Arrays) -> int:
         published = write(store, batch_id(), value=1)
         arrays["images"][...] = 200
-        seen.append(read_batch(published.path, batch_id())["images"])
+        seen.append(read(published.path, batch_id())["images"])
         return filler(1)(arrays)
 
     late = store.write(batch_id(), batch_tensors(4, (32, 32, 3), "uint8"), slow)
     assert (seen[0] == 1).all()
-    assert (read_batch(late.path, batch_id())["images"] == 1).all()
+    assert (read(late.path, batch_id())["images"] == 1).all()
     assert len(files(store.root)) == 1
 
 
 def test_a_reader_keeps_its_batch_until_it_is_recycled(store: BatchStore) -> None:
     stored = write(store, batch_id(), value=6)
-    images = read_batch(stored.path, batch_id())["images"]
+    images = read(stored.path, batch_id())["images"]
     store.remove_run(RUN)
     assert (images == 6).all()
 
@@ -233,7 +240,7 @@ def test_a_reader_keeps_its_batch_until_it_is_recycled(store: BatchStore) -> Non
 def test_another_batch_in_its_place_is_found(store: BatchStore, other: BatchId) -> None:
     stored = write(store, batch_id())
     with pytest.raises(DamagedBatch, match="holds another batch"):
-        read_batch(stored.path, other)
+        read(stored.path, other)
 
 
 def test_two_files_that_changed_places_are_found(store: BatchStore) -> None:
@@ -243,12 +250,12 @@ def test_two_files_that_changed_places_are_found(store: BatchStore) -> None:
     second.path.rename(first.path)
     aside.rename(second.path)
     with pytest.raises(DamagedBatch, match="holds another batch"):
-        read_batch(first.path, batch_id())
+        read(first.path, batch_id())
 
 
 def test_who_made_a_batch_does_not_matter(store: BatchStore) -> None:
     stored = write(store, batch_id())
-    assert read_batch(stored.path, replace(batch_id(), device="other", engine="other"))
+    assert read(stored.path, replace(batch_id(), device="other", engine="other"))
 
 
 def test_a_damaged_file_is_named(store: BatchStore) -> None:
@@ -257,7 +264,7 @@ def test_a_damaged_file_is_named(store: BatchStore) -> None:
         file.seek(PAGE_BYTES + 100)
         file.write(b"\xff")
     with pytest.raises(DamagedBatch, match=rf"{stored.path}: the payload's checksum"):
-        read_batch(stored.path, batch_id())
+        read(stored.path, batch_id())
 
 
 @pytest.mark.parametrize(("length", "words"), [(0, "is empty"), (100, "less than a header")])
@@ -265,12 +272,12 @@ def test_a_file_that_was_cut_short_is_named(store: BatchStore, length: int, word
     stored = write(store, batch_id())
     os.truncate(stored.path, length)
     with pytest.raises(DamagedBatch, match=f"{stored.path}.*{words}"):
-        read_batch(stored.path, batch_id())
+        read(stored.path, batch_id())
 
 
 def test_a_file_that_is_gone_is_named(store: BatchStore) -> None:
     with pytest.raises(DamagedBatch, match="x is gone"):
-        read_batch(store.root / "x", batch_id())
+        read(store.root / "x", batch_id())
 
 
 def test_releasing_twice_or_after_the_run_is_forgotten_is_harmless(store: BatchStore) -> None:
@@ -320,7 +327,7 @@ def test_a_full_disk_is_one_clear_error_and_leaves_nothing(full_disk: Path) -> N
     assert message.startswith("no room for a batch of 208896 bytes at ")
     assert "DDLP_CPU_STORE or DDLP_CSD_STORE" in message
     assert files(full_disk) == []
-    assert (read_batch(write(store, batch_id(), side=8).path, batch_id())["images"] == 1).all()
+    assert (read(write(store, batch_id(), side=8).path, batch_id())["images"] == 1).all()
 
 
 def test_a_recycled_file_that_cannot_grow_on_a_full_disk_leaves_nothing(full_disk: Path) -> None:
@@ -330,7 +337,7 @@ def test_a_recycled_file_that_cannot_grow_on_a_full_disk_leaves_nothing(full_dis
         write(store, batch_id(token=2, samples=64))
     assert files(full_disk) == []
     np.testing.assert_array_equal(
-        read_batch(write(store, batch_id(token=3), side=8).path, batch_id(token=3))["labels"], 1
+        read(write(store, batch_id(token=3), side=8).path, batch_id(token=3))["labels"], 1
     )
 
 
@@ -347,9 +354,19 @@ def test_a_batch_may_hold_fewer_samples_than_were_planned(store: BatchStore, kep
     planned = batch_tensors(4, (64, 64, 3), "uint8")
     stored = store.write(batch_id(token=2), planned, fill)
     assert stored.nbytes == stored.path.stat().st_size
-    arrays = read_batch(stored.path, batch_id(token=2, samples=kept))
+    arrays = read(stored.path, batch_id(token=2, samples=kept))
     for array in arrays.values():
         assert len(array) == kept
         assert (array.reshape(kept, -1) == np.arange(5, 5 + kept)[:, None]).all()
     with pytest.raises(DamagedBatch, match="holds another batch"):
-        read_batch(stored.path, batch_id(token=2))
+        read(stored.path, batch_id(token=2))
+
+
+def test_only_what_was_committed_is_read(store: BatchStore) -> None:
+    """Two holders of one lease publish under one name; their results may differ."""
+    first = write(store, batch_id(), value=1)
+    second = write(store, batch_id(), value=2)
+    assert first.path == second.path
+    with pytest.raises(MissingBatch, match="overwritten by another attempt"):
+        read_batch(first.path, batch_id(), first.checksum)
+    assert (read_batch(second.path, batch_id(), second.checksum)["images"] == 2).all()

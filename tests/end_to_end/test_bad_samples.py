@@ -1,5 +1,6 @@
 """Samples that cannot be used, that crash their decoder or keep it for ever, and how runs go on."""
 
+import json
 import os
 from collections import Counter
 from collections.abc import Iterator
@@ -227,8 +228,14 @@ def test_too_many_bad_samples_end_the_run_and_are_still_listed(
     info = client.get(f"/runs/{run}")
     assert info["state"] == "failed"
     assert info["bad_samples"] > 3
-    listed = ddlp("run", "bad", run, url=stack.url)
+    listed = ddlp("run", "bad", run, "--limit", "2", url=stack.url)
     assert "skipped" in listed.stdout
+    assert listed.stdout.count("\n") == 3
+    everything = json.loads(ddlp("run", "bad", run, "--all", "--json", url=stack.url).stdout)
+    assert len(everything) == info["bad_samples"]
+    last = str(everything[-2]["id"])
+    rest = json.loads(ddlp("run", "bad", run, "--before", last, "--json", url=stack.url).stdout)
+    assert rest == everything[-1:]
 
 
 def test_a_dataset_that_changed_under_a_run_is_noticed(

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
+from ddlp.core.client import Client
 from ddlp.core.errors import DdlpError
 from tests.conftest import UpProcess, add_dataset, add_fruit, make_images, wait_until
 from tests.end_to_end.trainer import new_run, train
@@ -152,3 +153,53 @@ def test_a_trainer_learns_that_its_run_was_cancelled(victim: UpProcess) -> None:
             train(victim, run, once_at(3, cancel))
         with pytest.raises(DdlpError, match="it cannot become running"):
             client.post(f"/runs/{run}/resume")
+
+
+def scan_child(server: int) -> int:
+    """The process in which a server scans."""
+    lists = Path(f"/proc/{server}/task").glob("*/children")
+    [child] = [int(number) for children in lists for number in children.read_text().split()]
+    return child
+
+
+def is_over(process: int) -> bool:
+    """Whether a process ended; what is left of one until it is waited for has no command."""
+    command = Path(f"/proc/{process}/cmdline")
+    return not command.exists() or not command.read_bytes()
+
+
+def make_many(place: Path, count: int) -> Path:
+    """Images that take a while to look at."""
+    [first] = make_images(place, 1, side=1500).rglob("*.jpg")
+    for number in range(1, count):
+        os.link(first, first.with_name(f"{number}.jpg"))
+    return place
+
+
+def begin_scan(client: Client, data: Path) -> None:
+    client.post("/datasets", {"uri": str(data), "name": "data", "check": "full"})
+    wait_until(lambda: client.get("/datasets/data")["progress"]["done"])
+    assert client.get("/datasets/data")["state"] == "scanning"
+
+
+def test_a_scan_that_a_killed_server_was_at_begins_anew(tmp_path: Path) -> None:
+    home, many = tmp_path / "home", make_many(tmp_path / "data", 400)
+    with UpProcess(home, [many], cpu_workers="1") as stack, stack.client() as client:
+        begin_scan(client, many)
+        server = stack.children()["serve"]
+        child = scan_child(server)
+        os.kill(server, signal.SIGKILL)
+        wait_until(lambda: is_over(child))
+        wait_until(lambda: client.get("/datasets/data")["state"] == "ready", 60)
+        assert client.get("/datasets/data")["samples"] == 400
+        assert [path.suffix for path in (home / "indexes").iterdir()] == [".idx"]
+
+
+def test_a_scan_that_a_server_ended_begins_anew_at_its_next_start(tmp_path: Path) -> None:
+    home, many = tmp_path / "home", make_many(tmp_path / "data", 5000)
+    with UpProcess(home, [many], cpu_workers="1") as stack, stack.client() as client:
+        begin_scan(client, many)
+        assert stack.stop() == 0
+    assert list((home / "indexes").iterdir()) == []
+    with UpProcess(home, [many], cpu_workers="1") as stack, stack.client() as client:
+        wait_until(lambda: client.get("/datasets/data")["progress"]["done"])

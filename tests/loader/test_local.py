@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 
-from ddlp.core.errors import Conflict, DdlpError, InvalidInput
+from ddlp.core.errors import BadSample, Conflict, DdlpError, InvalidInput
 from ddlp.core.owned_folder import shared_memory
 from ddlp.loader import DualLoader
 from tests.conftest import SMALL_PIPELINE, make_images, wait_until
@@ -151,8 +151,18 @@ def test_a_batch_of_which_nothing_is_left_ends_the_pass(tmp_path: Path) -> None:
 def test_files_that_a_scan_rejects_are_left_out(tmp_path: Path) -> None:
     images = make_images(tmp_path / "fruit", 20)
     (images / "plum" / "0002.jpg").write_bytes(b"nothing")
-    with local(images) as loader:
+    with (
+        pytest.warns(UserWarning, match=r"1 of the files .*plum/0002\.jpg: it is not an image"),
+        local(images, on_bad="skip") as loader,
+    ):
         assert sum(len(labels) for _, labels in loader) == 19
+
+
+def test_files_that_a_scan_rejects_stop_a_run_that_takes_no_bad_samples(tmp_path: Path) -> None:
+    images = make_images(tmp_path / "fruit", 20)
+    (images / "plum" / "0002.jpg").write_bytes(b"nothing")
+    with pytest.raises(BadSample, match=r"plum/0002\.jpg: it is not an image .*on_bad='skip'"):
+        local(images)
 
 
 def test_arrays_are_a_dataset_too(tmp_path: Path) -> None:

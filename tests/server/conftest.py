@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from sqlalchemy import Engine, text
 
 from ddlp.core.dataset import scan
 from ddlp.core.messages import DatasetCreate, Lease
@@ -11,8 +12,9 @@ from ddlp.core.settings import Settings
 from ddlp.core.types import Prong
 from ddlp.server import datasets
 from ddlp.server.board import Board
-from ddlp.server.database import Database, migrate
+from ddlp.server.database import Database, connect, migrate
 from ddlp.server.dispatcher import Dispatcher
+from ddlp.server.models import Base
 
 
 class Plane:
@@ -59,3 +61,17 @@ def plane(tmp_path: Path, images: Path) -> Iterator[Plane]:
     yield found
     found.dispatcher.stop()
     found.database.close()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
+    """An empty database of each kind."""
+    if request.param == "sqlite":
+        found = connect(f"sqlite:///{tmp_path}/test.db")
+    else:
+        found = connect(request.getfixturevalue("postgres_url"))
+    yield found
+    Base.metadata.drop_all(found)
+    with found.begin() as connection:
+        connection.execute(text("drop table if exists alembic_version"))
+    found.dispose()

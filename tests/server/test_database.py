@@ -1,6 +1,5 @@
 """Migrations run up and down on SQLite and PostgreSQL, and say what the models say."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,19 +11,6 @@ from sqlalchemy import Engine, inspect, text
 from ddlp.core.errors import InvalidInput, Unavailable
 from ddlp.server.database import Database, alembic_config, connect, migrate
 from ddlp.server.models import Base
-
-
-@pytest.fixture(params=["sqlite", "postgresql"])
-def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
-    if request.param == "sqlite":
-        found = connect(f"sqlite:///{tmp_path}/test.db")
-    else:
-        found = connect(request.getfixturevalue("postgres_url"))
-    yield found
-    Base.metadata.drop_all(found)
-    with found.begin() as connection:
-        connection.execute(text("drop table if exists alembic_version"))
-    found.dispose()
 
 
 def test_migrations_make_what_the_models_describe(engine: Engine) -> None:

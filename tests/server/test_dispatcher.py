@@ -348,6 +348,10 @@ def test_any_engine_of_the_same_arithmetic_may_work_and_is_named(
     engine = f"{name}-{ENGINE.rpartition('-')[2]}"
     register(plane, Prong.CPU, engine=engine)
     run = new_run(plane, images, strategy="cpu")
+    with plane.database.session() as session:
+        assert runs.info(session, session.get_one(Run, run)).engine == (
+            f"none yet (this server: {ENGINE})"
+        )
     deliver(plane, run)
     with plane.database.session() as session:
         assert runs.info(session, session.get_one(Run, run)).engine == engine

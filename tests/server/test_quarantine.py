@@ -44,7 +44,8 @@ def test_bad_samples_are_counted_listed_and_certified(
     plane: Plane, images: Path, substitute: int | None, samples: int
 ) -> None:
     register(plane, Prong.CPU)
-    run = new_run(plane, images, strategy="cpu", on_bad="skip")
+    policy = "skip" if substitute is None else "replace"
+    run = new_run(plane, images, strategy="cpu", on_bad=policy)
     bad = spoil(plane, run, substitute)
     assert feed(plane, run, 0, 0).batches[0].samples == samples - 123 + 20
     deliver(plane, run, 0, 7)

@@ -73,6 +73,18 @@ def test_a_link_that_leads_out_of_an_allowed_folder_is_refused(tmp_path) -> None
         allowed_path(Settings(dataset_roots=[allowed]), str(allowed / "link"))
 
 
+@pytest.mark.parametrize("path", ["preview", "preview.png", "samples/0/thumbnail"])
+def test_other_sites_cannot_have_pictures_made(up: UpProcess, path: str) -> None:
+    status, answer = send(up, "GET", f"/api/v1/datasets/fruit/{path}", Sec_Fetch_Site="cross-site")
+    assert status == 403
+    assert "other sites" in answer["detail"]
+
+
+@pytest.mark.parametrize("site", ["same-origin", "none"])
+def test_a_preview_is_shown_to_its_own_site(up: UpProcess, site: str) -> None:
+    assert send(up, "GET", "/api/v1/datasets/fruit/preview", Sec_Fetch_Site=site)[0] == 200
+
+
 def test_files_beside_the_static_ones_are_not_served(up: UpProcess) -> None:
     assert send(up, "GET", "/static/../app.py")[0] == 404
     assert send(up, "GET", "/static/%2e%2e/app.py")[0] == 404

@@ -8,9 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from PIL import Image
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from ddlp.core.client import Client
+from ddlp.core.pipeline import ENGINE
 from ddlp.loader import DualLoader
 from tests.conftest import UpProcess, add_dataset, add_fruit, make_images
 from tests.end_to_end.trainer import new_run, train
@@ -163,14 +165,22 @@ def test_bad_samples_appear_on_the_page_while_it_is_open(
     fields = {"on_bad": "replace", "max_bad_share": 0.5, "strategy": "cpu", "batch_size": 4}
     run = new_run(api, dataset=spoilt, **fields)
     api.post(f"/runs/{run}/pause")
+    refusals = [500, 503]
+    page.route(
+        "**/bad",
+        lambda route: route.fulfill(status=refusals.pop()) if refusals else route.continue_(),
+    )
     page.goto(f"/runs/{run}")
     expect(page.locator("#bad")).to_contain_text("is replaced by another of its class")
     api.post(f"/runs/{run}/resume")
     train(up, run)
     expect(page.locator("#state")).to_have_text("completed")
+    expect(page.locator("#live #engine")).to_have_text(ENGINE)
     count = api.get(f"/runs/{run}")["bad_samples"]
     assert count >= 1
-    expect(page.locator("#bad-count")).to_have_text(str(count))
+    expect(page.locator("#bad-count")).to_have_text(str(count), timeout=20_000)
+    assert refusals == []
+    expect(page.get_by_role("columnheader", name="picture")).to_be_attached()
     expect(page.locator("#bad tbody tr")).to_have_count(count)
     row = page.locator("#bad").locator("tr", has_text="apple/0000.jpg")
     expect(row).to_contain_text("changed after it was indexed")
@@ -188,6 +198,56 @@ def test_a_dataset_has_a_page_with_what_was_rejected(page: Page, spoilt: str) ->
     row.get_by_role("link").click()
     expect(page.locator("#state")).to_have_text("ready")
     expect(page.locator("#rejected")).to_contain_text("plum/0002.jpg")
+
+
+@pytest.fixture
+def many(scratch: Path) -> Iterator[Path]:
+    """Images that take a while to look at."""
+    inside = scratch / "many" / "class"
+    inside.mkdir(parents=True)
+    Image.new("RGB", (1500, 1500), (90, 80, 70)).save(inside / "0.jpg")
+    for number in range(1, 5000):
+        os.link(inside / "0.jpg", inside / f"{number}.jpg")
+    yield inside.parent
+    shutil.rmtree(inside.parent)
+
+
+def remove_dataset(up: UpProcess, name: str) -> None:
+    with up.client() as client:
+        client.delete(f"/datasets/{name}")
+
+
+def test_pages_follow_a_scan_and_keep_the_focus(
+    page: Page, up: UpProcess, api: Client, many: Path
+) -> None:
+    api.post("/datasets", {"uri": str(many), "name": "many", "check": "full"})
+    page.goto("/datasets")
+    row = page.get_by_role("row", name=re.compile("many"))
+    link = row.get_by_role("link")
+    link.focus()
+    link.evaluate("link => { link.seen = true; }")
+    first = row.locator("small").last.inner_text()
+    expect(row.locator("small").last).not_to_have_text(first, timeout=20_000)
+    expect(link).to_be_focused()
+    assert link.evaluate("link => link.seen")
+    page.goto("/datasets/many")
+    expect(page.locator("#state")).to_have_text("scanning")
+    first = page.locator("#scan + p").inner_text()
+    expect(page.locator("#scan + p")).not_to_have_text(first, timeout=20_000)
+    remove_dataset(up, "many")
+    expect(page.get_by_role("heading", name="Not found")).to_be_visible(timeout=20_000)
+
+
+def test_a_page_sees_the_end_of_a_scan(page: Page, up: UpProcess, api: Client, many: Path) -> None:
+    for path in sorted((many / "class").iterdir())[250:]:
+        path.unlink()
+    api.post("/datasets", {"uri": str(many), "name": "many", "check": "full"})
+    page.goto("/datasets/many")
+    expect(page.locator("#state")).to_have_text("scanning")
+    expect(page.locator("#state")).to_have_text("ready", timeout=60_000)
+    expect(page.locator("#rejected")).to_contain_text("The scan left nothing out.")
+    expect(page.locator("#poll")).to_have_count(0)
+    remove_dataset(up, "many")
 
 
 def test_an_address_that_leads_nowhere_is_explained(page: Page) -> None:

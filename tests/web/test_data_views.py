@@ -67,7 +67,7 @@ def test_a_bad_sample_is_a_row_with_a_picture() -> None:
     assert (first.name, first.reason) == ("/data/a.jpg", "it is truncated")
     assert (first.done, second.done) == ("skipped", "replaced by sample 9")
     assert first.where == "epoch 2, batch 1,234"
-    assert view.more == "3 earlier ones: ddlp run bad r50"
+    assert view.more == "3 earlier ones: ddlp run bad r50 --all"
 
 
 @pytest.mark.parametrize(

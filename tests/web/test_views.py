@@ -210,6 +210,12 @@ def test_the_facts_name_the_exact_dataset_and_pipeline() -> None:
     assert facts["created"] == "2023-11-14 22:13:20 UTC"
 
 
+def test_the_engine_is_part_of_what_changes() -> None:
+    assert run_view(run_info(engine="fused-2, reference-2"), [], None).engine == (
+        "fused-2, reference-2"
+    )
+
+
 def test_a_run_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("ddlp.web.views.time.time", lambda: 3723.0)
     row = run_row(run_info(images={"cpu": 1200, "csd": 34}))

@@ -38,6 +38,7 @@ def bench(up: UpProcess, tmp_path: Path) -> Iterator[Bench]:
 @pytest.mark.parametrize("body", [None, 3, "x", {}, {"run": "no"}, [1, 2], {"index": -1}])
 def test_nonsense_is_dropped(bench: Bench, body: object) -> None:
     bench.handle(body)
+    bench.settle()
 
 
 def test_a_stale_lease_is_dropped_before_any_work(

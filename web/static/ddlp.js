@@ -25,14 +25,27 @@
   live.addEventListener("htmx:sse:after:connection", () => { offline.hidden = true; });
   let over = false;
 
-  // Bad samples: read again when there are more of them.
+  // Bad samples: read again when there are more of them, until that succeeds.
   const bad = document.getElementById("bad");
-  const showBad = async (count) => {
-    if (bad.dataset.count === String(count)) return;
-    bad.dataset.count = count;
-    const answer = await fetch(bad.dataset.source);
-    if (answer.ok) bad.innerHTML = await answer.text();
+  let wanted = bad.dataset.count;
+  let reading = false;
+  const readBad = async () => {
+    if (reading) return;
+    reading = true;
+    while (bad.dataset.count !== wanted) {
+      const count = wanted;
+      try {
+        const answer = await fetch(bad.dataset.source);
+        if (!answer.ok) throw new Error(answer.statusText);
+        bad.innerHTML = await answer.text();
+        bad.dataset.count = count;
+      } catch {
+        await new Promise((resolve) => setTimeout(resolve, 2000));
+      }
+    }
+    reading = false;
   };
+  const showBad = (count) => { wanted = String(count); readBad(); };
   const show = ({ percent, bad: count }) => {
     document.title = document.title.replace(/^\d+ %/, `${percent} %`);
     showBad(count);

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ddlp.core.dataset.check import reason_of
-from ddlp.core.dataset.files import shown
+from ddlp.core.dataset.files import raise_if_passing, shown
 from ddlp.core.dataset.layout import SampleRow
 from ddlp.core.dataset.parallel import in_order
 from ddlp.core.dataset.progress import Progress, ScanOptions
@@ -110,6 +110,7 @@ class EncodedSource(Source):
         except InvalidInput:
             raise
         except Exception as error:  # the border to the decoders, which raise whatever they like
+            raise_if_passing(error, self.show(name, row))
             return name, row, reason_of(error)
 
     def _take(

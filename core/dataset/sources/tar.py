@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import BinaryIO
 
 from ddlp.core.dataset.check import inspect, reason_of
-from ddlp.core.dataset.files import IMAGE_SUFFIXES, Fence, open_regular, read_at, shown
+from ddlp.core.dataset.files import (
+    IMAGE_SUFFIXES,
+    Fence,
+    open_regular,
+    raise_if_passing,
+    read_at,
+    shown,
+)
 from ddlp.core.dataset.labels import LabelBook
 from ddlp.core.dataset.layout import SampleRow
 from ddlp.core.dataset.progress import ScanOptions
@@ -56,6 +63,7 @@ class TarSource(EncodedSource):
                 with open_regular(str(path)) as file:
                     self._list_shard(path, file, listing, book)
             except (OSError, ValueError) as error:
+                raise_if_passing(error, str(path))
                 listing.reject(shown(os.fsencode(path)), reason_of(error))
         return book.settle()
 

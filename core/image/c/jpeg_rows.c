@@ -9,6 +9,8 @@
 
 #include <string.h>
 
+#include <jerror.h>
+
 #include "workspace.h"
 
 static _Noreturn void on_error(j_common_ptr common) {
@@ -126,7 +128,7 @@ static status decode(jpeg_decoder *decoder, resizer *work, span across, span dow
 /* Reads what follows the pixels, which may be damaged in a way that a full decode would find. */
 static status finish(jpeg_decoder *decoder, buffer *spare) {
     struct jpeg_decompress_struct *codec = &decoder->codec;
-    if (buffer_reserve(spare, (size_t)codec->output_width * 4)) return STATUS_NO_MEMORY;
+    if (buffer_reserve(spare, (size_t)codec->output_width * 4 + ROW_SLACK)) return STATUS_NO_MEMORY;
     JDIMENSION left = codec->output_height - codec->output_scanline;
     /* The last row is read: skipping it too would skip what follows. */
     if (left > 1) jpeg_skip_scanlines(codec, left - 1);
@@ -135,26 +137,27 @@ static status finish(jpeg_decoder *decoder, buffer *spare) {
     return read;
 }
 
-static status check_size(const jpeg_head *head, const span *across, const span *down, reason *why) {
-    if (!head->usual) return bad(why, "it is a JPEG of a kind that this decoder does not take");
-    if (across->high > head->width || down->high > head->height)
-        return bad(why, "it is %d × %d pixels, less than was expected", head->width, head->height);
+static status check(const jpeg_head *head, const jpeg_file *file, reason *why) {
+    if (!head->usual) return bad(why, "it is a JPEG of another kind than when it was indexed");
+    if (head->width != file->width || head->height != file->height)
+        return bad(why, "it is %d × %d pixels, not %d × %d as when it was indexed", head->width,
+                   head->height, file->width, file->height);
     return STATUS_OK;
 }
 
-status render_jpeg(workspace *mine, const uint8_t *data, size_t size, span across, span down,
-                   int reduce, const slot *out, reason *why) {
+status render_jpeg(workspace *mine, const jpeg_file *file, span across, span down, int reduce,
+                   const slot *out, reason *why) {
     jpeg_decoder *decoder = &mine->decoder;
     jpeg_head head;
-    if (jpeg_walk(data, size, &head, why) || check_size(&head, &across, &down, why))
-        return STATUS_BAD;
+    if (jpeg_walk(file->data, file->size, &head, why) || check(&head, file, why)) return STATUS_BAD;
     decoder->why = why;
     if (setjmp(decoder->escape)) {
+        int no_memory = decoder->errors.msg_code == JERR_OUT_OF_MEMORY;
         jpeg_destroy_decompress(&decoder->codec);
-        return STATUS_BAD;
+        return no_memory ? STATUS_NO_MEMORY : STATUS_BAD;
     }
     make(decoder);
-    jpeg_mem_src(&decoder->codec, data, (unsigned long)size);
+    jpeg_mem_src(&decoder->codec, file->data, (unsigned long)file->size);
     status rendered = decode(decoder, &mine->work, across, down, reduce, out);
     if (!rendered && head.more) rendered = finish(decoder, &mine->work.shown);
     jpeg_destroy_decompress(&decoder->codec);

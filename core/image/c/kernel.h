@@ -12,6 +12,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The revision of the arithmetic, as in core/image/arithmetic.py. */
+enum { ARITHMETIC = 2 };
+
 enum { REASON_BYTES = 256 };
 
 typedef enum {
@@ -83,6 +86,7 @@ typedef struct workspace workspace;
 workspace *workspace_take(void); /* from the pool; NULL where there is no memory */
 void workspace_return(workspace *mine);
 void workspace_drop_all(void);
+void workspace_mind_forks(void); /* a child of fork finds the pool unlocked */
 
 typedef struct {
     filter across, down;
@@ -122,9 +126,16 @@ typedef struct {
 
 status jpeg_walk(const uint8_t *data, size_t size, jpeg_head *head, reason *why);
 
+/* A JPEG file, and the size that its picture is expected to have. */
+typedef struct {
+    const uint8_t *data;
+    size_t size;
+    int width, height;
+} jpeg_file;
+
 /* The whole job for one JPEG and for decoded pixels. `reduce` allows a reduction by the DCT. */
-status render_jpeg(workspace *mine, const uint8_t *data, size_t size, span across, span down,
-                   int reduce, const slot *out, reason *why);
+status render_jpeg(workspace *mine, const jpeg_file *file, span across, span down, int reduce,
+                   const slot *out, reason *why);
 
 typedef struct {
     const uint8_t *bytes;

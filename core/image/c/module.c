@@ -17,7 +17,7 @@ static int check_span(const span *axis) {
                 fabs(axis->start) < MAX_SIDE && axis->extent < MAX_SIDE && axis->low >= 0 &&
                 axis->low < axis->high && axis->high <= MAX_SIDE && axis->size > 0 &&
                 axis->size <= MAX_SIDE;
-    if (!sound) PyErr_SetString(PyExc_ValueError, "a span is empty, infinite or outside its limits");
+    if (!sound) PyErr_SetString(PyExc_TypeError, "a span is empty, infinite or outside its limits");
     return sound;
 }
 
@@ -41,7 +41,7 @@ static int get_levels(PyObject *levels, target *held) {
     if (PyObject_GetBuffer(levels, &held->levels, PyBUF_SIMPLE)) return 0;
     if (held->levels.len != 6 * (Py_ssize_t)sizeof(float)) {
         PyBuffer_Release(&held->levels);
-        PyErr_SetString(PyExc_ValueError, "levels are six floats");
+        PyErr_SetString(PyExc_TypeError, "levels are six floats");
         return 0;
     }
     held->has_levels = 1;
@@ -66,7 +66,7 @@ static int get_target(PyObject *array, PyObject *levels, int dimensions, target 
                 view->shape[at] <= MAX_SIDE && view->shape[at + 1] <= MAX_SIDE;
     if (!sound) {
         target_release(held);
-        PyErr_SetString(PyExc_ValueError,
+        PyErr_SetString(PyExc_TypeError,
                         "a slot is (height, width, 3) of uint8, or of float32 where levels are given");
         return 0;
     }
@@ -80,7 +80,7 @@ static int get_target(PyObject *array, PyObject *levels, int dimensions, target 
 
 static int fits(const target *held, const span *across, const span *down) {
     if (held->out.width == across->size && held->out.height == down->size) return 1;
-    PyErr_SetString(PyExc_ValueError, "the slot is not of the size that the spans say");
+    PyErr_SetString(PyExc_TypeError, "the slot is not of the size that the spans say");
     return 0;
 }
 
@@ -111,14 +111,20 @@ static PyObject *walk(PyObject *self, PyObject *arguments) {
     return Py_BuildValue("iiii", head.usual, head.width, head.height, head.orientation);
 }
 
-static status in_workspace(const Py_buffer *data, const picture *source, span across, span down,
+static status in_workspace(const jpeg_file *file, const picture *source, span across, span down,
                            int reduce, const slot *out, reason *why) {
     workspace *mine = workspace_take();
     if (!mine) return STATUS_NO_MEMORY;
-    status result = data ? render_jpeg(mine, data->buf, (size_t)data->len, across, down, reduce, out, why)
+    status result = file ? render_jpeg(mine, file, across, down, reduce, out, why)
                          : render_pixels(mine, source, across, down, out);
     workspace_return(mine);
     return result;
+}
+
+static int inside(const jpeg_file *file, const span *across, const span *down) {
+    if (across->high <= file->width && down->high <= file->height) return 1;
+    PyErr_SetString(PyExc_TypeError, "a span reaches over the picture's edge");
+    return 0;
 }
 
 static PyObject *jpeg(PyObject *self, PyObject *arguments) {
@@ -126,19 +132,24 @@ static PyObject *jpeg(PyObject *self, PyObject *arguments) {
     Py_buffer data;
     span across, down;
     PyObject *array, *levels;
+    jpeg_file file;
     int reduce;
-    if (!PyArg_ParseTuple(arguments, "y*(ddiii)(ddiii)pOO", &data, &across.start, &across.extent,
-                          &across.low, &across.high, &across.size, &down.start, &down.extent,
-                          &down.low, &down.high, &down.size, &reduce, &array, &levels))
+    if (!PyArg_ParseTuple(arguments, "y*(ii)(ddiii)(ddiii)pOO", &data, &file.width, &file.height,
+                          &across.start, &across.extent, &across.low, &across.high, &across.size,
+                          &down.start, &down.extent, &down.low, &down.high, &down.size, &reduce,
+                          &array, &levels))
         return NULL;
+    file.data = data.buf;
+    file.size = (size_t)data.len;
     target held;
     PyObject *outcome = NULL;
-    if (check_span(&across) && check_span(&down) && get_target(array, levels, 3, &held)) {
+    if (check_span(&across) && check_span(&down) && inside(&file, &across, &down) &&
+        get_target(array, levels, 3, &held)) {
         if (fits(&held, &across, &down)) {
             status result;
             reason why = {""};
             Py_BEGIN_ALLOW_THREADS
-            result = in_workspace(&data, NULL, across, down, reduce, &held.out, &why);
+            result = in_workspace(&file, NULL, across, down, reduce, &held.out, &why);
             Py_END_ALLOW_THREADS
             outcome = finished(result, &why);
         }
@@ -150,12 +161,12 @@ static PyObject *jpeg(PyObject *self, PyObject *arguments) {
 
 static int get_picture(PyObject *array, Py_buffer *view, picture *source) {
     if (PyObject_GetBuffer(array, view, PyBUF_RECORDS_RO)) return 0;
-    int sound = view->ndim == 3 && view->itemsize == 1 && view->shape[2] == 3 &&
-                view->strides[2] == 1 && view->strides[1] == 3 && view->shape[0] <= MAX_SIDE &&
+    int sound = view->ndim == 3 && view->format && !strcmp(view->format, "B") &&
+                view->shape[2] == 3 && view->strides[2] == 1 && view->strides[1] == 3 && view->shape[0] <= MAX_SIDE &&
                 view->shape[1] <= MAX_SIDE;
     if (!sound) {
         PyBuffer_Release(view);
-        PyErr_SetString(PyExc_ValueError, "pixels are (height, width, 3) of uint8, row by row");
+        PyErr_SetString(PyExc_TypeError, "pixels are (height, width, 3) of uint8, row by row");
         return 0;
     }
     *source = (picture){view->buf, view->strides[0], (int)view->shape[1], (int)view->shape[0]};
@@ -176,7 +187,7 @@ static PyObject *pixels(PyObject *self, PyObject *arguments) {
     target held;
     PyObject *outcome = NULL;
     if (across.high > source.width || down.high > source.height) {
-        PyErr_SetString(PyExc_ValueError, "a span reaches over the picture's edge");
+        PyErr_SetString(PyExc_TypeError, "a span reaches over the picture's edge");
     } else if (get_target(array, levels, 3, &held)) {
         if (fits(&held, &across, &down)) {
             status result;
@@ -250,7 +261,7 @@ static PyObject *cut(PyObject *self, PyObject *arguments) {
             Py_END_ALLOW_THREADS
             outcome = finished(result, NULL);
         } else {
-            PyErr_SetString(PyExc_ValueError, "a cut lies outside the array, or columns differ in length");
+            PyErr_SetString(PyExc_TypeError, "a cut lies outside the array, or columns differ in length");
         }
         target_release(&held);
     }
@@ -275,7 +286,7 @@ static PyObject *uniforms(PyObject *self, PyObject *arguments) {
     PyBuffer_Release(&samples);
     PyBuffer_Release(&out);
     if (!sound) {
-        PyErr_SetString(PyExc_ValueError, "there must be as many numbers for each sample");
+        PyErr_SetString(PyExc_TypeError, "there must be as many numbers for each sample");
         return NULL;
     }
     Py_RETURN_NONE;
@@ -305,7 +316,7 @@ static PyObject *permute(PyObject *self, PyObject *arguments) {
     PyBuffer_Release(&places);
     PyBuffer_Release(&keys);
     if (!sound) {
-        PyErr_SetString(PyExc_ValueError, "a place lies outside, or the keys are not ten");
+        PyErr_SetString(PyExc_TypeError, "a place lies outside, or the keys are not ten");
         return NULL;
     }
     Py_RETURN_NONE;
@@ -334,4 +345,12 @@ static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT, "_fused", "Fused decoding, resampling and drawing.", 0, functions,
     NULL, NULL, NULL, NULL};
 
-PyMODINIT_FUNC PyInit__fused(void) { return PyModule_Create(&definition); }
+PyMODINIT_FUNC PyInit__fused(void) {
+    PyObject *module = PyModule_Create(&definition);
+    if (module && PyModule_AddIntConstant(module, "ARITHMETIC", ARITHMETIC)) {
+        Py_DECREF(module);
+        return NULL;
+    }
+    workspace_mind_forks();
+    return module;
+}

@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <stdlib.h>
 
+enum { KEPT_BYTES = 32 << 20 };
+
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static workspace *pool;
 
@@ -15,7 +17,14 @@ workspace *workspace_take(void) {
     return mine ? mine : calloc(1, sizeof *mine);
 }
 
+/* What one huge picture needed is not kept for all the small ones after it. */
+static void shrink(buffer *kept) {
+    if (kept->size > KEPT_BYTES) buffer_free(kept);
+}
+
 void workspace_return(workspace *mine) {
+    shrink(&mine->work.rows);
+    shrink(&mine->work.between);
     pthread_mutex_lock(&pool_lock);
     mine->next = pool;
     pool = mine;
@@ -34,3 +43,9 @@ void workspace_drop_all(void) {
         left = next;
     }
 }
+
+static void lock(void) { pthread_mutex_lock(&pool_lock); }
+
+static void unlock(void) { pthread_mutex_unlock(&pool_lock); }
+
+void workspace_mind_forks(void) { pthread_atfork(lock, unlock, unlock); }

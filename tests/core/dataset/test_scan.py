@@ -1,5 +1,6 @@
 """A scan runs in parallel, says how far it is, can be stopped, and always finds the same."""
 
+import errno
 import itertools
 import os
 import threading
@@ -10,7 +11,7 @@ import pytest
 from ddlp.core.dataset import ScanOptions, ScanProgress, scan
 from ddlp.core.dataset import progress as progress_module
 from ddlp.core.dataset.sources import loose
-from ddlp.core.errors import Conflict, InvalidInput
+from ddlp.core.errors import Conflict, InvalidInput, Unavailable
 from ddlp.core.image import ImageHead
 from tests.core.dataset.making import index_of, names, picture, put, rejected
 
@@ -153,3 +154,20 @@ def test_an_index_stays_as_it_was_when_a_new_scan_fails(many: Path, tmp_path: Pa
 def test_options_that_cannot_be_are_refused(options: dict[str, object], said: str) -> None:
     with pytest.raises(InvalidInput, match=said):
         ScanOptions(**options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ESTALE])
+def test_a_machine_in_trouble_stops_a_scan_instead_of_dropping_samples(
+    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    real = os.pread
+
+    def failing(fd: int, size: int, at: int) -> bytes:
+        if size > 100:
+            raise OSError(number, os.strerror(number))
+        return real(fd, size, at)
+
+    monkeypatch.setattr(os, "pread", failing)
+    with pytest.raises(Unavailable, match="cannot be read now"):
+        scan(many, tmp_path / "index")
+    assert not (tmp_path / "index").exists()

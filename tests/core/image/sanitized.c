@@ -10,8 +10,8 @@ static unsigned decoded, refused;
 static const float levels[6] = {0.01f, 0.02f, 0.03f, -1.0f, -2.0f, -3.0f};
 
 /* A slot in memory of exactly its size, so that any step outside is seen. */
-static void render(workspace *mine, const uint8_t *data, size_t size, span across, span down,
-                   int reduce, int floats, int mirrored) {
+static void render(workspace *mine, const jpeg_file *file, span across, span down, int reduce,
+                   int floats, int mirrored) {
     size_t element = floats ? sizeof(float) : 1, pixel = 3 * element;
     uint8_t *memory = malloc((size_t)across.size * (size_t)down.size * pixel);
     slot out = {memory, (ptrdiff_t)((size_t)across.size * pixel), (ptrdiff_t)pixel, across.size,
@@ -21,7 +21,7 @@ static void render(workspace *mine, const uint8_t *data, size_t size, span acros
         out.pixel_stride = -out.pixel_stride;
     }
     reason why = {""};
-    if (render_jpeg(mine, data, size, across, down, reduce, &out, &why))
+    if (render_jpeg(mine, file, across, down, reduce, &out, &why))
         refused++;
     else
         decoded++;
@@ -37,11 +37,12 @@ static void try_views(workspace *mine, const uint8_t *data, size_t size) {
     }
     if (!head.usual || (long)head.width * head.height > 1 << 21) return;
     int w = head.width, h = head.height;
+    jpeg_file file = {data, size, w, h};
     span whole_across = {0, w, 0, w, 13}, whole_down = {0, h, 0, h, 9};
     span corner_across = {w - 1, 1, w - 1, w, 5}, corner_down = {h / 2.0, h / 2.0, h / 2, h, 7};
-    render(mine, data, size, whole_across, whole_down, 0, 0, 0);
-    render(mine, data, size, whole_across, whole_down, 1, 1, 1);
-    render(mine, data, size, corner_across, corner_down, 0, 1, 0);
+    render(mine, &file, whole_across, whole_down, 0, 0, 0);
+    render(mine, &file, whole_across, whole_down, 1, 1, 1);
+    render(mine, &file, corner_across, corner_down, 0, 1, 0);
 }
 
 static void try_cuts(workspace *mine) {

@@ -48,11 +48,12 @@ def some_view(head: ImageHead, seed: int) -> tuple[Span, Span]:
     return span(head.width), span(head.height)
 
 
-def shown(engine: Backend, data: bytes, view: tuple[Span, Span]) -> Pixels | None:
+def shown(engine: Backend, data: bytes, head: ImageHead, seed: int) -> Pixels | None:
     """What a view shows; None where the file is refused, for which there must be a reason."""
     slot = np.zeros((SIDE, SIDE, 3), dtype=np.uint8)
+    render = engine.render_jpeg if seed % 4 else engine.render_reduced_jpeg
     try:
-        engine.render_jpeg(data, *view, slot, None)
+        render(data, (head.width, head.height), *some_view(head, seed), slot, None)
     except BadSample as error:
         return None if str(error) else slot
     return slot
@@ -66,8 +67,7 @@ def compare(fused: Backend, reference: Backend, data: bytes, seed: int) -> str:
         return "refused"
     if head.kind is not Kind.JPEG or head.width * head.height > 1_000_000:
         return "left to Pillow or too large for a test"
-    view = some_view(head, seed)
-    by_kernel, by_reference = shown(fused, data, view), shown(reference, data, view)
+    by_kernel, by_reference = (shown(e, data, head, seed) for e in (fused, reference))
     assert (by_kernel is None) == (by_reference is None), seed
     if by_kernel is None:
         return "refused"
@@ -101,9 +101,9 @@ def test_what_is_read_does_not_depend_on_what_was_read_before(
     start = good.index(b"\xff\xdb")
     length = int.from_bytes(good[start + 2 : start + 4], "big") + 2
     lacking = good[:start] + good[start + length :]
-    view = some_view(ImageHead(Kind.JPEG, 97, 61), 0)
-    assert shown(fused, good, view) is not None
-    assert shown(fused, lacking, view) is None
+    head = ImageHead(Kind.JPEG, 97, 61)
+    assert shown(fused, good, head, 1) is not None
+    assert shown(fused, lacking, head, 1) is None
 
 
 def test_nothing_is_leaked(fused: Backend, files: list[bytes]) -> None:
@@ -114,7 +114,7 @@ def test_nothing_is_leaked(fused: Backend, files: list[bytes]) -> None:
             data = mutate(files[seed % len(files)], seed)
             head = head_or_reason(fused, data)
             if isinstance(head, ImageHead) and head.width * head.height < 1_000_000:
-                shown(fused, data, some_view(head, seed))
+                shown(fused, data, head, seed)
         gc.collect()
         return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize()
 
@@ -131,7 +131,18 @@ def test_a_truncated_file_is_refused_whatever_is_seen_of_it(
             engine.walk(good[:cut])
         top = Span(0, 8, 0, 8, 8)
         with pytest.raises(BadSample):
-            engine.render_jpeg(good[:cut], top, top, np.zeros((8, 8, 3), np.uint8), None)
+            engine.render_jpeg(good[:cut], (97, 61), top, top, np.zeros((8, 8, 3), np.uint8), None)
+
+
+@pytest.mark.parametrize("size", [(96, 61), (97, 62), (200, 200), (61, 97)])
+def test_a_picture_of_another_size_than_expected_is_refused(
+    fused: Backend, reference: Backend, good: bytes, size: tuple[int, int]
+) -> None:
+    top, slot = Span(0, 8, 0, 8, 8), np.zeros((8, 8, 3), np.uint8)
+    for engine in (fused, reference):
+        for render in (engine.render_jpeg, engine.render_reduced_jpeg):
+            with pytest.raises(BadSample, match="it is 97 × 61 pixels, not"):
+                render(good, size, top, top, slot, None)
 
 
 def segment(marker: int, body: bytes) -> bytes:

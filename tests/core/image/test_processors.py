@@ -34,9 +34,12 @@ def built(folder: Path, compiler: str, *more: str, decoder: bool = True) -> Path
     return program
 
 
-def digest(command: list[str | Path], files: list[bytes]) -> str:
+def digest(command: list[str | Path], files: list[bytes]) -> tuple[str, str]:
+    """A digest of all that was made, and the name of the variant that made it."""
     records = b"".join(struct.pack("<I", len(data)) + data for data in files)
-    return subprocess.run(command, input=records, capture_output=True, check=True).stdout.decode()
+    ran = subprocess.run(command, input=records, capture_output=True, check=True)
+    value, variant = ran.stdout.decode().split()
+    return value, variant
 
 
 def corpus(encoder: Encoder) -> list[bytes]:
@@ -45,7 +48,10 @@ def corpus(encoder: Encoder) -> list[bytes]:
 
 def test_with_and_without_vectors(tmp_path: Path, encoder: Encoder) -> None:
     program, files = built(tmp_path, "cc"), corpus(encoder)
-    assert digest([program], files) == digest([program, "portable"], files)
+    with_vectors, variant = digest([program], files)
+    if variant == "portable":
+        pytest.skip("this processor has no vectors that the kernel uses")
+    assert digest([program, "portable"], files) == (with_vectors, "portable")
 
 
 def test_on_an_arm_processor(tmp_path: Path, encoder: Encoder) -> None:
@@ -73,4 +79,4 @@ def test_on_an_arm_processor(tmp_path: Path, encoder: Encoder) -> None:
     files = corpus(encoder) if decoder else []
     here = built(tmp_path, "cc", decoder=decoder)
     there = built(tmp_path, compiler.rpartition("/")[2], *paths, decoder=decoder)
-    assert digest([here], files) == digest([emulator, there], files)
+    assert digest([here], files)[0] == digest([emulator, there], files)[0]

@@ -22,7 +22,8 @@ LEVELS = Levels(
 def shown(engine: Backend, data: bytes, across: Span, down: Span, reduced: bool = False) -> Pixels:
     slot = np.full((down.size, across.size, 3), 7, dtype=np.uint8)
     render = engine.render_reduced_jpeg if reduced else engine.render_jpeg
-    render(data, across, down, slot, None)
+    head = engine.walk(data)
+    render(data, (head.width, head.height), across, down, slot, None)
     return slot
 
 
@@ -127,7 +128,7 @@ def test_mirrored_and_turned_slots(
         slot = slot[::-1] if turn & 2 else slot
         slot = slot[:, ::-1] if turn & 4 else slot
         down, across = (crop(5, 50, size) for size in slot.shape[:2])
-        engine.render_jpeg(data, across, down, slot, levels)
+        engine.render_jpeg(data, (97, 61), across, down, slot, levels)
         made.append(memory)
     np.testing.assert_array_equal(made[0], made[1])
     assert not made[0][:2].any()

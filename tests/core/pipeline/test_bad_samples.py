@@ -1,12 +1,14 @@
 """Bad samples: named with the reason, left out, or replaced by others of their class."""
 
+import io
 from pathlib import Path
 
 import numpy as np
 import pytest
+from PIL import Image
 
 from ddlp.core.dataset import DatasetIndex
-from ddlp.core.errors import BadSample
+from ddlp.core.errors import BadSample, DdlpError
 from ddlp.core.mishap import Mishap
 from ddlp.core.pipeline import kept
 from ddlp.core.types import BadPolicy
@@ -27,8 +29,16 @@ BAD: dict[str, tuple[bytes, bytes, str]] = {
     "a PNG that was cut short": (PNG, PNG[:500], ""),
     "a header alone": (JPEG, JPEG[:100], "ends in the middle of the image"),
     "text": (JPEG, b"<html>404 not found</html>", "does not begin as a JPEG does"),
-    "an image of another size": (PNG, encoded(smooth(30, 20)), "another size than when"),
-    "a JPEG that is smaller": (JPEG, encoded(smooth(16, 16), "JPEG"), "less than was expected"),
+    "an image of another size": (
+        PNG,
+        encoded(smooth(30, 20)),
+        "30 × 20 pixels, not 64 × 64 as when it was indexed",
+    ),
+    "a JPEG that is smaller": (
+        JPEG,
+        encoded(smooth(16, 16), "JPEG"),
+        "16 × 16 pixels, not 256 × 256 as when it was indexed",
+    ),
 }
 
 
@@ -66,6 +76,45 @@ def test_a_sample_over_a_limit_is_bad(tmp_path: Path, limits: dict[str, int], re
     index = dataset(tmp_path, encoded(smooth(20, 20)))
     with pytest.raises(BadSample, match=reason):
         fill(engine(index, {"name": "decode", **limits}, MIDDLE), 0)
+
+
+def test_a_sample_that_takes_too_long_is_bad(tmp_path: Path) -> None:
+    index = dataset(tmp_path, encoded(smooth(300, 300)))
+    hasty = {"name": "decode", "max_seconds": 1e-6}
+    with pytest.raises(BadSample, match="took longer than 1e-06 s"):
+        fill(engine(index, hasty, MIDDLE), 0)
+
+
+def test_a_dataset_that_is_not_mounted_is_no_bad_sample(tmp_path: Path) -> None:
+    index = dataset(tmp_path, encoded(smooth(20, 20)))
+    (tmp_path / "images").rename(tmp_path / "elsewhere")
+    with pytest.raises(DdlpError, match="is it mounted") as caught:
+        fill(engine(index, MIDDLE, on_bad=BadPolicy.SKIP), 0)
+    assert not isinstance(caught.value, BadSample)
+
+
+def test_a_side_that_no_engine_takes_is_bad(tmp_path: Path) -> None:
+    buffer = io.BytesIO()
+    Image.new("1", (1 << 21, 1)).save(buffer, "PNG")
+    with pytest.raises(BadSample, match="2097152 × 1 pixels; a side has"):
+        fill(engine(dataset(tmp_path, buffer.getvalue()), MIDDLE), 0)
+
+
+def test_a_name_or_reason_of_any_length_can_be_told(tmp_path: Path) -> None:
+    index = dataset(tmp_path, encoded(smooth(20, 20), "JPEG"))
+    replace_unseen(Path(index.name(0)), b"nothing")
+    skipping = engine(index, MIDDLE, on_bad=BadPolicy.SKIP)
+    skipping._index = LongNames(tmp_path / "images.idx")
+    [mishap] = skipping.fill(0, np.asarray([0]), np.zeros((1, 16, 16, 3), np.uint8))
+    assert len(mishap.name) == 4096
+    assert "\0" not in mishap.name
+
+
+class LongNames(DatasetIndex):
+    """Names as a tar file may hold them."""
+
+    def name(self, sample: int) -> str:
+        return "\0name" * 2000
 
 
 @pytest.fixture

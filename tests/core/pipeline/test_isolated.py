@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from ddlp.core.dataset import DatasetIndex
-from ddlp.core.errors import DdlpError
+from ddlp.core.errors import BadSample, DdlpError
 from ddlp.core.pipeline import Engine, Pipeline, PipelineSpec
 from ddlp.core.pipeline.isolated import IsolatedRenderer
 from ddlp.core.types import BadPolicy
@@ -23,7 +23,12 @@ class Fragile(PixelTransform):
     name: ClassVar[str] = "fragile"
 
     def apply(self, pixels, drawn):
+        print("a transform may print")
         for picture in pixels:
+            if picture[0, 0, 0] == 150:
+                raise ValueError("it does not like this one")
+            if picture[0, 0, 0] == 170:
+                os.kill(os.getpid(), signal.SIGKILL)
             if picture[0, 0, 0] == 250:
                 os.kill(os.getpid(), signal.SIGSEGV)
             if picture[0, 0, 0] == 200:
@@ -41,7 +46,7 @@ def fragile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pipeline:
     (tmp_path / "fragile.py").write_text(FRAGILE)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    steps = [{"name": "decode", "max_seconds": 3.0}, MIDDLE, {"name": "fragile"}]
+    steps = [{"name": "decode", "max_seconds": 1.0}, MIDDLE, {"name": "fragile"}]
     return Pipeline.parse(PipelineSpec(transforms=steps))
 
 
@@ -74,9 +79,26 @@ def test_crashes_and_stalls_are_laid_at_their_samples(tmp_path: Path, fragile: P
     # The dataset puts even ones into one class and odd ones into the other: 10, 30, 50, 250, 200.
     assert {mishap.reason for mishap in mishaps} == {
         "its decoder crashed (SIGSEGV)",
-        "decoding it took longer than 3 s",
+        "decoding it took longer than 1 s",
     }
     assert out[:3, 0, 0, 0].tolist() == [10, 30, 50]
+
+
+@pytest.mark.parametrize(
+    ("level", "words"),
+    [(150, "ValueError: it does not like this one"), (170, "ended from outside")],
+)
+def test_what_is_not_the_samples_fault_is_not_laid_to_it(
+    tmp_path: Path, fragile: Pipeline, level: int, words: str
+) -> None:
+    flat(tmp_path, 10, level)
+    out = np.zeros((2, 16, 16, 3), dtype=np.uint8)
+    with IsolatedRenderer(tmp_path / "data/images.idx", fragile, 0) as apart:
+        with pytest.raises(DdlpError, match=words) as caught:
+            apart.render(0, np.arange(2), out)
+        assert not isinstance(caught.value, BadSample)
+        assert apart.render(0, np.arange(1), out[:1]) == {}
+    assert (out[0] == 10).all()
 
 
 def test_a_bad_file_is_told_as_such(tmp_path: Path) -> None:

@@ -21,6 +21,11 @@ def mishap(sample: int, substitute: int | None = None) -> Mishap:
     return Mishap(sample, f"/data/{sample}.jpg", "truncated", substitute)
 
 
+def bad_one(run: RunSchedule, batch: Batch, place: int, substitute: int | None = None) -> Mishap:
+    """A sample of a batch as a bad one."""
+    return mishap(int(run.plan.batch_samples(batch.epoch, batch.index)[place]), substitute)
+
+
 def make(run: RunSchedule, batch: Batch, *bad: Mishap) -> None:
     key = batch.epoch, batch.index, batch.token
     run.claim(*key, "cpu", 0.0)
@@ -31,14 +36,13 @@ def test_a_batch_says_how_many_samples_are_left_of_it() -> None:
     run = schedule()
     first, second, third = run.top_up(0.0)[:3]
     make(run, first)
-    make(run, second, mishap(1), mishap(2, substitute=3))
-    make(run, third, mishap(4, substitute=5))
+    bad = bad_one(run, second, 1), bad_one(run, second, 2, substitute=3)
+    other = bad_one(run, third, 0, substitute=5)
+    make(run, second, *bad)
+    make(run, third, other)
     assert [batch.samples for batch in (first, second, third)] == [4, 3, 4]
     assert run.epochs[0].bad == 3
-    assert run.changes().mishaps == {
-        (0, 1): (mishap(1), mishap(2, 3)),
-        (0, 2): (mishap(4, 5),),
-    }
+    assert run.changes().mishaps == {(0, 1): bad, (0, 2): (other,)}
     assert run.changes().mishaps == {}
 
 
@@ -56,7 +60,7 @@ def test_an_attempt_that_is_refused_leaves_nothing() -> None:
 def test_a_batch_that_is_made_again_replaces_what_was_known_of_it() -> None:
     run = schedule()
     batch = run.top_up(0.0)[0]
-    make(run, batch, mishap(1), mishap(2))
+    make(run, batch, bad_one(run, batch, 0), bad_one(run, batch, 1))
     run.changes()
     run.fetch(0, 0, 0, 1)
     run.damaged(0, batch.index, batch.token, "a bit flipped")
@@ -69,7 +73,8 @@ def test_a_batch_that_is_made_again_replaces_what_was_known_of_it() -> None:
 
 def test_going_back_takes_bad_samples_back_too() -> None:
     run = schedule()
-    make(run, run.top_up(0.0)[0], mishap(1))
+    batch = run.top_up(0.0)[0]
+    make(run, batch, bad_one(run, batch, 1))
     run.fetch(0, 0, 0, 1)
     consumed = run.consume(0, 0, 1, 0.0)
     assert run.epochs[0].bad == 1
@@ -81,18 +86,27 @@ def test_more_than_the_share_of_a_whole_epoch_ends_the_run() -> None:
     run = schedule(share=0.2)
     batches = run.top_up(0.0)
     for batch in batches[:4]:
-        make(run, batch, mishap(batch.index), mishap(batch.index + 20))
+        make(run, batch, bad_one(run, batch, 0), bad_one(run, batch, 3))
     assert run.doom is None
-    make(run, batches[4], mishap(4))
+    last = bad_one(run, batches[4], 2)
+    make(run, batches[4], last)
     assert run.doom == (
         "9 of the 40 samples of epoch 0 are bad, more than max_bad_share=0.2 allows; the last is "
-        "/data/4.jpg: truncated"
+        f"{last.name}: truncated"
     )
 
 
 @pytest.mark.parametrize(
     ("share", "samples", "allowed"),
-    [(0.01, 30, 1), (0.01, 1000, 10), (0.0, 1000, 0), (1.0, 30, 30), (1e-9, 10**7, 1)],
+    [
+        (0.01, 30, 1),
+        (0.01, 1000, 10),
+        (0.29, 100, 29),
+        (0.57, 100, 57),
+        (0.0, 1000, 0),
+        (1.0, 30, 30),
+        (1e-9, 10**7, 1),
+    ],
 )
 def test_one_bad_sample_is_always_allowed_unless_none_is(
     share: float, samples: int, allowed: int
@@ -105,6 +119,17 @@ def test_a_batch_of_which_nothing_is_left_is_refused(count: int) -> None:
     run = schedule(share=1.0)
     with pytest.raises(InvalidInput, match="nothing is left"):
         make(run, run.top_up(0.0)[0], *(mishap(sample) for sample in range(count)))
+
+
+def test_bad_samples_that_cannot_be_are_refused() -> None:
+    run = schedule(share=1.0)
+    first, second = run.top_up(0.0)[:2]
+    mine, foreign = bad_one(run, first, 0), bad_one(run, second, 0)
+    with pytest.raises(InvalidInput, match="named twice, or is none of its batch"):
+        make(run, first, mine, mine)
+    with pytest.raises(InvalidInput, match="named twice, or is none of its batch"):
+        run.commit(0, 0, first.token, Made("x", 1, 1, 1.0, 1.0, (foreign,)), 0.0)
+    assert run.changes().mishaps == {}
 
 
 def test_a_batch_that_was_lost_gets_time_for_care() -> None:
