@@ -15,7 +15,7 @@ demo: setup ## Run the whole thing on this machine (DEMO_ONESHOT=1 stops by itse
 	@$(bin)/ddlp demo
 
 test: setup browser ## Run the tests (ARGS="..." goes to pytest)
-	@$(bin)/pytest $(ARGS)
+	@scripts/test $(ARGS)
 
 test-long: setup browser ## Run the tests that take long
 	@$(bin)/pytest -m long $(ARGS)

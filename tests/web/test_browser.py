@@ -162,8 +162,9 @@ def spoilt(api: Client, scratch: Path) -> Iterator[str]:
 def test_bad_samples_appear_on_the_page_while_it_is_open(
     page: Page, up: UpProcess, api: Client, spoilt: str
 ) -> None:
+    # The second epoch's bad samples come when the first is over: the page cannot know them at once.
     fields = {"on_bad": "replace", "max_bad_share": 0.5, "strategy": "cpu", "batch_size": 4}
-    run = new_run(api, dataset=spoilt, **fields)
+    run = new_run(api, dataset=spoilt, epochs=2, **fields)
     api.post(f"/runs/{run}/pause")
     refusals = [500, 503]
     page.route(
@@ -177,12 +178,12 @@ def test_bad_samples_appear_on_the_page_while_it_is_open(
     expect(page.locator("#state")).to_have_text("completed")
     expect(page.locator("#live #engine")).to_have_text(ENGINE)
     count = api.get(f"/runs/{run}")["bad_samples"]
-    assert count >= 1
+    assert count >= 2
     expect(page.locator("#bad-count")).to_have_text(str(count), timeout=20_000)
     assert refusals == []
     expect(page.get_by_role("columnheader", name="picture")).to_be_attached()
     expect(page.locator("#bad tbody tr")).to_have_count(count)
-    row = page.locator("#bad").locator("tr", has_text="apple/0000.jpg")
+    row = page.locator("#bad").locator("tr", has_text="apple/0000.jpg").first
     expect(row).to_contain_text("changed after it was indexed")
     expect(row).to_contain_text("replaced by sample")
     page.goto("/")
