@@ -7,9 +7,12 @@ from benchmarks import (
     dataset_index,
     hand_over,
     image_path,
+    loader_start,
     path_cost,
+    round_trip,
+    scheduling,
+    two_prongs,
     worker_memory,
-    worker_rate,
 )
 from benchmarks.report import Report, Reports, write
 
@@ -17,9 +20,12 @@ BENCHMARKS: dict[str, Callable[[bool], Report | Reports]] = {
     "path_cost": path_cost.measure,
     "hand_over": hand_over.measure,
     "image_path": image_path.measure,
-    "worker_rate": worker_rate.measure,
+    "loader_start": loader_start.measure,
+    "round_trip": round_trip.measure,
+    "two_prongs": two_prongs.measure,
     "worker_memory": worker_memory.measure,
     "dataset_index": dataset_index.measure,
+    "scheduling": scheduling.measure,
 }
 
 

@@ -21,7 +21,8 @@ from ddlp.loader import DualLoader
 
 _IMAGES = 2400
 _BATCH = 24
-_CSD_STORE_BYTES = 8 << 20  # little, so that the page shows the drive being held back too
+_CPU_WINDOW = 16
+_CSD_STORE_BYTES = 8 << 20  # little, so that the page shows both fronts being held back too
 _SIDE = 64
 _PIPELINE = {
     "name": "demo-64",
@@ -58,7 +59,12 @@ def run_demo(settings: Settings, epochs: int, strategy: str, oneshot: bool) -> N
 def _stack(settings: Settings, home: Path) -> Iterator[Stack]:
     """All parts, on the usual port or on a free one."""
     mine = settings.model_copy(
-        update={"home": home, "dataset_roots": [home], "csd_store_bytes": _CSD_STORE_BYTES}
+        update={
+            "home": home,
+            "dataset_roots": [home],
+            "cpu_window": _CPU_WINDOW,
+            "csd_store_bytes": _CSD_STORE_BYTES,
+        }
     )
     try:
         stack = Stack(mine)

@@ -1,5 +1,6 @@
 """The command line: one line a command here, the work elsewhere."""
 
+import json
 import os
 import sys
 from enum import StrEnum
@@ -12,7 +13,7 @@ from ddlp.cli import ask
 from ddlp.cli.output import fail, show
 from ddlp.core.errors import DdlpError
 from ddlp.core.settings import load_settings
-from ddlp.core.types import BadPolicy, Prong, RunState
+from ddlp.core.types import BadPolicy, Prong, RunState, TailPolicy
 
 app = typer.Typer(
     help="Feed accelerators from both ends: CPU workers and computational storage.",
@@ -82,7 +83,7 @@ def worker(
 @app.command()
 def demo(
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the data.")] = 4,
-    strategy: Annotated[str, typer.Option(help="wrr, mte, cpu or csd.")] = "wrr",
+    strategy: Annotated[str, typer.Option(help="wrr, mte, bounded, cpu or csd.")] = "wrr",
 ) -> None:
     """Make a small dataset, train a small model on it through both prongs, and show the page."""
     from ddlp.cli.demo import run_demo
@@ -216,8 +217,17 @@ def run_create(
     batch_size: Annotated[int, typer.Option(help="Samples a batch.")] = 64,
     epochs: Annotated[int, typer.Option(help="Passes over the data.")] = 1,
     seed: Annotated[int, typer.Option(help="Decides order and augmentation.")] = 0,
-    strategy: Annotated[str, typer.Option(help="wrr, mte, cpu or csd.")] = "wrr",
+    strategy: Annotated[str, typer.Option(help="wrr, mte, bounded, cpu or csd.")] = "wrr",
+    reorder_window: Annotated[
+        int | None, typer.Option(help="For bounded: how far the order may deviate.")
+    ] = None,
+    calibration: Annotated[
+        int, typer.Option(help="Batches a device makes before its rate is trusted.")
+    ] = 10,
     world_size: Annotated[int, typer.Option(help="Processes that train together.")] = 1,
+    tail: Annotated[
+        TailPolicy, typer.Option(help="Samples that do not fill a batch for each rank.")
+    ] = TailPolicy.SHORT,
     on_bad: Annotated[
         BadPolicy, typer.Option(help="What a sample that cannot be used does.")
     ] = BadPolicy.FAIL,
@@ -236,7 +246,10 @@ def run_create(
         "epochs": epochs,
         "seed": seed,
         "strategy": strategy,
+        "reorder_window": reorder_window,
+        "calibration": calibration,
         "world_size": world_size,
+        "tail": tail.value,
         "on_bad": on_bad.value,
         "max_bad_share": max_bad_share,
     }
@@ -296,6 +309,20 @@ def run_resume(run: RunRef, url: Url = None, as_json: Json = False) -> None:
     _change(run, "resume", url, as_json)
 
 
+@runs.command("strategy")
+def run_strategy(
+    run: RunRef,
+    strategy: Annotated[str, typer.Argument(help="wrr, mte, bounded, cpu or csd.")],
+    reorder_window: Annotated[int | None, typer.Option(help="For bounded.")] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Go on with another strategy, in the middle of an epoch too."""
+    body = {"strategy": strategy, "reorder_window": reorder_window}
+    info = ask.post(url, f"/runs/{run}/strategy", body)
+    show({"name": info["name"], "strategy": info["strategy"]}, as_json)
+
+
 @runs.command("cancel")
 def run_cancel(run: RunRef, url: Url = None, as_json: Json = False) -> None:
     """End a run for good."""
@@ -303,14 +330,49 @@ def run_cancel(run: RunRef, url: Url = None, as_json: Json = False) -> None:
 
 
 @app.command()
-def verify(run: RunRef, url: Url = None, as_json: Json = False) -> None:
+def verify(
+    run: Annotated[str, typer.Argument(help="Name or id of a run, or a file of certificates.")],
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
     """Prove from its certificates that a run delivered every sample exactly once."""
-    from ddlp.cli.verify import verify_run
+    from ddlp.cli.verify import check, read, verify_run
 
-    result = verify_run(ask.client(url), run)
+    path = Path(run)
+    result = check(read(path)) if path.is_file() else verify_run(ask.client(url), run)
     show(result, as_json)
     if not result["exactly_once"]:
         raise typer.Exit(1)
+
+
+@app.command()
+def certificate(
+    run: RunRef,
+    out: Annotated[Path | None, typer.Option(help="File to write them to.")] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Show the certificates of a run, or write them to a file that `ddlp verify` takes."""
+    from ddlp.cli.verify import collect
+
+    with ask.client(url) as client:
+        found = collect(client, run)
+    if out is not None:
+        out.write_text(json.dumps(found, indent=2) + "\n")
+    else:
+        columns = ["epoch", "state", "exactly_once", "previous", "digest"]
+        show(found if as_json else found["certificates"], as_json, columns)
+
+
+@app.command()
+def replay(
+    run: RunRef,
+    name: Annotated[str | None, typer.Option(help="A name for the new run.")] = None,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Make a run that delivers the batches of another one again, in the same order."""
+    show(ask.make(url, f"/runs/{run}/replay", {"name": name}), as_json)
 
 
 def _change(run: str, action: str, url: str | None, as_json: bool) -> None:

@@ -1,68 +1,98 @@
 """Proves from a run's certificates that it delivered every sample exactly once."""
 
+import json
+from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
-from ddlp.core.certificate import Certificate, verify
+from ddlp.core.certificate import OF_THE_RUN, BadEntry, Certificate, genesis, verify
 from ddlp.core.client import Client
-from ddlp.core.mishap import Mishap
+from ddlp.core.errors import InvalidInput
 
-_OF_THE_RUN = (
-    "dataset_version",
-    "pipeline_hash",
-    "seed",
-    "samples",
-    "batch_size",
-    "batches",
-    "on_bad",
-)
-"""What a certificate must share with the run that it is said to be of."""
+_FORMAT = "ddlp-certificates-1"
 
 
-def verify_run(client: Client, run: str) -> dict[str, Any]:
-    """Check the certificate of each epoch that was opened, and name the samples it excepts."""
+def collect(client: Client, run: str) -> dict[str, Any]:
+    """All certificates of a run, with what they must fit: can be kept, and checked anywhere."""
     info = client.get(f"/runs/{run}")
-    problems: dict[str, list[str]] = {}
-    bad: dict[str, list[str]] = {}
-    checked = 0
-    for epoch in client.get(f"/runs/{run}/epochs"):
-        name = f"epoch {epoch['number']}"
-        raw = client.get(f"/runs/{run}/epochs/{epoch['number']}/certificate")
-        found, excepted = _check(raw, info, epoch["number"])
-        checked += 1
-        if found:
-            problems[name] = found
-        if excepted:
-            bad[name] = excepted
-    if checked < info["epochs"]:
-        problems["run"] = [f"{checked} of {info['epochs']} epochs were begun"]
+    numbers = [epoch["number"] for epoch in client.get(f"/runs/{run}/epochs")]
+    kept = ("id", "name", "epochs", *OF_THE_RUN)
     return {
-        "run": info["name"],
-        "epochs": checked,
-        "samples": info["samples"],
-        "exactly_once": not problems,
-        "problems": problems,
-        "bad": bad,
+        "format": _FORMAT,
+        "run": {name: info[name] for name in kept},
+        "certificates": [
+            client.get(f"/runs/{run}/epochs/{number}/certificate") for number in numbers
+        ],
     }
 
 
-def _check(raw: Any, info: dict[str, Any], epoch: int) -> tuple[list[str], list[str]]:
-    """What is wrong with a certificate, and which samples it names as skipped or replaced."""
+def read(path: Path) -> dict[str, Any]:
+    """Certificates that were written to a file."""
     try:
-        certificate = Certificate.model_validate(raw)
-    except ValidationError as error:
-        return [f"it is not a certificate: {error.errors()[0]['msg']}"], []
+        found = json.loads(path.read_text())
+        if found["format"] != _FORMAT:
+            raise InvalidInput(f"{path} is of format {found['format']}, not {_FORMAT}")
+        return {name: found[name] for name in ("run", "certificates")}
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InvalidInput(f"{path} holds no certificates ({error!r})") from error
+
+
+def verify_run(client: Client, run: str) -> dict[str, Any]:
+    """Check the certificate of each epoch of a run, and name what it excepts."""
+    return check(collect(client, run))
+
+
+def check(found: dict[str, Any]) -> dict[str, Any]:
+    """Check certificates and that they form a chain, without trusting whoever gave them."""
+    run, given = found["run"], found["certificates"]
+    problems: dict[str, list[str]] = {}
+    bad: dict[str, list[str]] = {}
+    previous = genesis({**run, "run": run["id"]})
+    repeated = dropped = 0
+    for number, raw in enumerate(given):
+        try:
+            certificate = Certificate.model_validate(raw)
+        except ValidationError as error:
+            problems[f"epoch {number}"] = [f"it is not a certificate: {error.errors()[0]['msg']}"]
+            continue
+        wrong = _problems(certificate, run, number, previous)
+        previous = certificate.digest
+        repeated += certificate.repeated
+        dropped += certificate.dropped
+        if wrong:
+            problems[f"epoch {number}"] = wrong
+        if certificate.bad:
+            bad[f"epoch {number}"] = [_words(entry) for entry in certificate.bad]
+    if len(given) < run["epochs"]:
+        problems["run"] = [f"{len(given)} of {run['epochs']} epochs were begun"]
+    return {
+        "run": run["name"],
+        "epochs": len(given),
+        "samples": run["samples"],
+        "exactly_once": not problems,
+        "problems": problems,
+        "bad": bad,
+        "repeated": repeated,
+        "dropped": dropped,
+    }
+
+
+def _problems(
+    certificate: Certificate, run: dict[str, Any], epoch: int, previous: str
+) -> list[str]:
     said = certificate.model_dump(mode="json")
-    asked = {**{name: info[name] for name in _OF_THE_RUN}, "run": info["id"], "epoch": epoch}
+    asked = {**{name: run[name] for name in OF_THE_RUN}, "run": run["id"], "epoch": epoch}
     problems = [
         f"it is of {name} {said[name]}, not {value}"
         for name, value in asked.items()
         if said[name] != value
     ]
-    return problems + verify(certificate), [_words(mishap) for mishap in certificate.bad()]
+    if certificate.previous != previous:
+        problems.append("it is not chained to the one before it")
+    return problems + verify(certificate)
 
 
-def _words(mishap: Mishap) -> str:
-    by = "" if mishap.substitute is None else f" by sample {mishap.substitute}"
-    return f"sample {mishap.sample} ({mishap.name}) was {mishap.action}{by}: {mishap.reason}"
+def _words(entry: BadEntry) -> str:
+    by = "" if entry.substitute is None else f" by sample {entry.substitute}"
+    return f"sample {entry.sample} ({entry.name}) was {entry.mishap.action}{by}: {entry.reason}"

@@ -1,42 +1,74 @@
-"""The certificate of an epoch, and the check that it is one: every batch once, no step missing.
+"""The certificate of an epoch, and the check that it is one: every sample once, no step missing.
 
-Samples that could not be used are the exception that it allows: each stands in its batch with its
-reason, and with the sample that took its place if one did.
+It holds no row a sample, nor one a batch where a stretch will do: which samples a batch holds
+follows from the plan, and which rank got it at which step from its place in the order of delivery.
+Samples that could not be used are the exception that it allows: each is named, with its reason.
+Certificates of a run form a chain: each carries the digest of the one before.
 """
 
 import hashlib
 import json
 import uuid
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import Field
 
+from ddlp.core.deals import Deals
+from ddlp.core.errors import InvalidInput
 from ddlp.core.messages import Message
 from ddlp.core.mishap import Mishap
-from ddlp.core.plan import RunPlan
-from ddlp.core.types import BadPolicy, Prong
+from ddlp.core.plan import RunPlan, Segment
+from ddlp.core.types import BadPolicy, End, EpochState, Prong, TailPolicy
 
 _ACTIONS: dict[BadPolicy, set[str]] = {
     BadPolicy.FAIL: set(),
     BadPolicy.SKIP: {"skipped"},
     BadPolicy.REPLACE: {"replaced"},
 }
+_HEX = 16
+_NAMED = 5
 
 
-class CertificateBatch(Message):
-    """Who made one batch, who received it, and which of its samples could not be used."""
+class Delivered(Message):
+    """What one segment delivered: place p of it went to rank p mod W as its step p div W."""
 
-    index: int
+    start: int = Field(ge=0, description="First place of the epoch's order that it covers.")
+    stop: int = Field(ge=0)
+    world_size: int = Field(ge=1)
+    first: int = Field(ge=0, description="Index of its first batch.")
+    position: int = Field(ge=0, description="Batches delivered before it.")
+    order: str | list[int] = Field(
+        description="From which end each batch was taken, such as 12h3t; or their indices, one by "
+        "one, should they not come from the ends."
+    )
+
+
+class Makers(Message):
+    """Who made batches first..last, the last one included."""
+
+    first: int
+    last: int
     prong: Prong
     device: str
     attempt: int
-    checksum: str
-    rank: int
-    step: int
-    samples: int = Field(ge=0, description="How many it held.")
-    bad: list[Mishap] = Field([], description="Those that were skipped or replaced.")
+
+
+class BadEntry(Message):
+    """A sample that was skipped or replaced, or a whole batch that was left out."""
+
+    batch: int
+    sample: int = Field(ge=0)
+    name: str
+    reason: str
+    substitute: int | None = Field(None, ge=0)
+
+    @property
+    def mishap(self) -> Mishap:
+        """As a worker reported it."""
+        return Mishap(self.sample, self.name, self.reason, self.substitute)
 
 
 class Certificate(Message):
@@ -44,107 +76,297 @@ class Certificate(Message):
 
     run: uuid.UUID
     epoch: int = Field(ge=0)
+    state: EpochState
     dataset_version: str
     pipeline_hash: str
     seed: int
     samples: int = Field(ge=0)
     batch_size: int = Field(ge=1)
-    batches: int
+    tail: TailPolicy
     on_bad: BadPolicy
-    delivered: list[CertificateBatch]
-    exactly_once: bool = Field(description="Each sample once, apart from those named as bad.")
+    strategy: str
+    segments: list[Delivered] = Field(min_length=1)
+    makers: list[Makers]
+    checksums: str = Field(description="Of each batch's payload, in the order of delivery.")
+    bad: list[BadEntry]
+    isolated: list[int] = Field(description="Batches that were left out: they killed workers.")
+    repeated: int = Field(description="Samples that padding delivered a second time.")
+    dropped: int = Field(description="Samples that the tail policy left out.")
+    exactly_once: bool = Field(description="Each sample once, apart from what is named above.")
     problems: list[str]
+    previous: str = Field(description="Digest of the epoch's certificate before, or of the run.")
     digest: str = Field(description="sha256 over everything above.")
 
-    def bad(self) -> list[Mishap]:
-        """All samples of the epoch that were skipped or replaced."""
-        return [mishap for entry in self.delivered for mishap in entry.bad]
+
+@dataclass(frozen=True)
+class Entry:
+    """One delivered batch, as a ledger has it."""
+
+    index: int
+    position: int
+    from_tail: bool
+    prong: Prong
+    device: str
+    attempt: int
+    checksum: str
 
 
-def problems_of(
-    plan: RunPlan, epoch: int, on_bad: BadPolicy, delivered: Sequence[CertificateBatch]
-) -> list[str]:
-    """What is wrong with a record, in words; nothing when each sample was delivered once."""
-    counts = Counter(entry.index for entry in delivered)
-    problems = [f"batch {index} was delivered {n} times" for index, n in counts.items() if n > 1]
-    missing = [index for index in range(plan.batches) if index not in counts]
-    if missing:
-        shown = ", ".join(str(index) for index in missing[:5])
-        more = " …" if len(missing) > 5 else ""
-        problems.append(f"not delivered ({len(missing)}): batch {shown}{more}")
-    problems += [f"there is no batch {index}" for index in counts if not 0 <= index < plan.batches]
-    steps: dict[int, list[int]] = defaultdict(list)
-    for entry in delivered:
-        steps[entry.rank].append(entry.step)
-    for rank, taken in sorted(steps.items()):
-        if sorted(taken) != list(range(len(taken))):
-            problems.append(f"the steps of rank {rank} have gaps or repeats")
-    for entry in delivered:
-        if 0 <= entry.index < plan.batches:
-            problems += _problems_of_count(plan, on_bad, entry)
-            problems += _problems_of_bad(plan, epoch, entry) if entry.bad else []
-    return problems
+def genesis(run: dict[str, Any]) -> str:
+    """What the first certificate of a run is chained to: whatever decides the run."""
+    return _digest({name: run[name] for name in OF_THE_RUN} | {"run": str(run["run"])})
 
 
-def _problems_of_count(plan: RunPlan, on_bad: BadPolicy, entry: CertificateBatch) -> list[str]:
-    """A batch holds what was planned, less what is named as skipped; and the policy allows it."""
-    actions = {mishap.action for mishap in entry.bad}
-    skipped = sum(mishap.substitute is None for mishap in entry.bad)
-    problems = []
-    if entry.samples != plan.batch_length(entry.index) - skipped:
-        problems.append(f"batch {entry.index} held {entry.samples} samples, which does not add up")
-    if not actions <= _ACTIONS[on_bad]:
-        problems.append(f"the policy {on_bad.value} forbids what was done in batch {entry.index}")
-    return problems
+OF_THE_RUN = (
+    "dataset_version",
+    "pipeline_hash",
+    "seed",
+    "samples",
+    "batch_size",
+    "tail",
+    "on_bad",
+)
+"""What a certificate must share with the run that it is said to be of."""
 
 
-def _problems_of_bad(plan: RunPlan, epoch: int, entry: CertificateBatch) -> list[str]:
-    """A bad sample must be one of its batch's, named once, and its substitute one that exists."""
-    named = Counter(mishap.sample for mishap in entry.bad)
-    mine = set(plan.batch_samples(epoch, entry.index).tolist())
-    problems = [
-        f"sample {sample} is named as bad in batch {entry.index}, which does not hold it"
-        for sample in named
-        if sample not in mine
-    ]
-    problems += [
-        f"sample {sample} is named as bad {n} times in batch {entry.index}"
-        for sample, n in named.items()
-        if n > 1
-    ]
-    problems += [
-        f"sample {mishap.sample} was replaced by {mishap.substitute}, which cannot be"
-        for mishap in entry.bad
-        if mishap.substitute is not None
-        and (mishap.substitute >= plan.samples or mishap.substitute == mishap.sample)
-    ]
-    if all(mishap.substitute is None for mishap in entry.bad) and len(named) >= len(mine):
-        problems.append(f"nothing is left of batch {entry.index}")
-    return problems
+def delivered(segment: Segment, entries: Sequence[Entry]) -> Delivered:
+    """What one segment delivered, from its entries in the order of delivery."""
+    order: str | list[int] = Deals.of(
+        End.TAIL if entry.from_tail else End.HEAD for entry in entries
+    ).text
+    indices = [entry.index for entry in entries]
+    if Deals(str(order)).indices(segment.first, segment.last) != indices:
+        order = indices
+    return Delivered(
+        start=segment.start,
+        stop=segment.stop,
+        world_size=segment.world_size,
+        first=segment.first,
+        position=segment.position,
+        order=order,
+    )
+
+
+def makers(entries: Iterable[Entry]) -> list[Makers]:
+    """Who made what, as stretches of batches."""
+    found: list[dict[str, Any]] = []
+    for entry in sorted(entries, key=lambda entry: entry.index):
+        made = {"prong": entry.prong, "device": entry.device, "attempt": entry.attempt}
+        last = found[-1] if found else None
+        if last and last["last"] == entry.index - 1 and made.items() <= last.items():
+            last["last"] = entry.index
+        else:
+            found.append({"first": entry.index, "last": entry.index, **made})
+    return [Makers(**stretch) for stretch in found]
 
 
 def seal(body: dict[str, Any]) -> Certificate:
-    """A certificate with its digest."""
-    return Certificate.model_validate({**body, "digest": _digest(body)})
+    """A certificate with its verdict and its digest."""
+    draft = Certificate.model_validate(
+        {**body, "repeated": 0, "dropped": 0, "exactly_once": False, "problems": [], "digest": ""}
+    )
+    cuts = segments_of(draft)
+    problems = problems_of(draft)
+    dropped = sum(_dropped(cuts, number) for number in range(len(cuts)))
+    delivered_ones = sum(
+        cut.length(index)
+        for said, cut in zip(draft.segments, cuts, strict=True)
+        for index in order_of(said, cut)
+    )
+    verdict = {
+        "repeated": max(0, delivered_ones - (draft.samples - dropped)),
+        "dropped": dropped,
+        "exactly_once": not problems,
+        "problems": problems,
+    }
+    whole = {**draft.model_dump(mode="json", exclude={"digest"}), **verdict}
+    return Certificate.model_validate({**whole, "digest": _digest(whole)})
+
+
+def _dropped(cuts: list[Segment], number: int) -> int:
+    """Samples that a segment left out: at its end, unless the one after it goes to that too."""
+    cut, after = cuts[number], cuts[number + 1 : number + 2]
+    return cut.dropped() if all(following.stop < cut.stop for following in after) else 0
 
 
 def verify(certificate: Certificate) -> list[str]:
     """Check a certificate without trusting whoever made it."""
-    plan = RunPlan(
-        samples=certificate.samples,
-        batch_size=certificate.batch_size,
-        epochs=certificate.epoch + 1,
-        seed=certificate.seed,
-    )
-    problems = problems_of(plan, certificate.epoch, certificate.on_bad, certificate.delivered)
+    problems = problems_of(certificate)
     if certificate.exactly_once != (not problems) or certificate.problems != problems:
         problems.append("it says otherwise of itself")
-    if certificate.batches != plan.batches:
-        problems.append(f"it speaks of {certificate.batches} batches; the plan has {plan.batches}")
     body = certificate.model_dump(mode="json", exclude={"digest"})
     if _digest(body) != certificate.digest:
         problems.append("its digest does not fit its content")
     return problems
+
+
+def problems_of(certificate: Certificate) -> list[str]:
+    """What is wrong with a record, in words; nothing when each sample was delivered once."""
+    problems: list[str] = []
+    places: dict[int, Segment] = {}
+    cuts = segments_of(certificate)
+    for number, (said, cut) in enumerate(zip(certificate.segments, cuts, strict=True)):
+        indices = order_of(said, cut)
+        is_last = number == len(cuts) - 1
+        problems += _problems_of_segment(said, cut, indices, is_last)
+        problems += _problems_of_cut(certificate, number, cuts)
+        places |= dict.fromkeys(indices, cut)
+    problems += _problems_of_makers(certificate, sorted(places))
+    problems += _problems_of_bad(certificate, places)
+    return problems
+
+
+def segments_of(certificate: Certificate) -> list[Segment]:
+    """The segments that a certificate speaks of."""
+    return [
+        Segment(
+            said.start,
+            said.stop,
+            certificate.batch_size,
+            said.world_size,
+            certificate.tail,
+            said.first,
+            said.position,
+        )
+        for said in certificate.segments
+    ]
+
+
+def order_of(said: Delivered, cut: Segment) -> list[int]:
+    """The batches of a segment in the order of their delivery."""
+    if isinstance(said.order, list):
+        return said.order
+    deals = _deals(said.order)
+    return [] if _is_absurd(deals, cut) else deals.indices(cut.first, cut.last)
+
+
+def _is_absurd(deals: Deals, cut: Segment) -> bool:
+    """Whether an order is so long that it would only cost memory to write it out."""
+    return len(deals) > 2 * cut.batches + 1000
+
+
+def _deals(order: str) -> Deals:
+    """An order as it was written down; of one that is none, nothing was delivered."""
+    try:
+        return Deals(order)
+    except InvalidInput:
+        return Deals()
+
+
+def _problems_of_segment(
+    said: Delivered, cut: Segment, indices: list[int], is_last: bool
+) -> list[str]:
+    counts = Counter(indices)
+    problems = [f"batch {index} was delivered {n} times" for index, n in counts.items() if n > 1]
+    problems += [f"there is no batch {i}" for i in counts if not cut.first <= i < cut.last]
+    if isinstance(said.order, list):
+        problems.append("the batches were not taken from the ends in turn")
+    elif _is_absurd(_deals(said.order), cut):
+        problems.append(f"its order is longer than its {cut.batches} batches")
+    missing = [index for index in range(cut.first, cut.last) if index not in counts]
+    if is_last and missing:
+        shown = ", ".join(map(str, missing[:_NAMED]))
+        more = " …" if len(missing) > _NAMED else ""
+        problems.append(f"not delivered ({len(missing)}): batch {shown}{more}")
+    return problems
+
+
+def _problems_of_cut(certificate: Certificate, number: int, cuts: list[Segment]) -> list[str]:
+    """A segment begins with the whole epoch, or with just what the one before it left."""
+    cut = cuts[number]
+    if number == 0:
+        whole = RunPlan(
+            samples=certificate.samples,
+            batch_size=certificate.batch_size,
+            epochs=certificate.epoch + 1,
+            seed=certificate.seed,
+            world_size=cut.world_size,
+            tail=certificate.tail,
+        ).whole
+        return [] if cut == whole else ["it does not cover the whole epoch"]
+    before = certificate.segments[number - 1]
+    if isinstance(before.order, list):
+        return []
+    done = _deals(before.order)
+    left = cuts[number - 1].rest(done.count(End.HEAD), done.count(End.TAIL), cut.world_size)
+    return [] if cut == left else [f"segment {number} is not what the one before it left"]
+
+
+def _problems_of_makers(certificate: Certificate, indices: list[int]) -> list[str]:
+    count = sum(entry.last + 1 - entry.first for entry in certificate.makers)
+    problems = []
+    if count != len(indices) or indices != [
+        index for entry in certificate.makers for index in range(entry.first, entry.last + 1)
+    ]:
+        problems.append("those who made the batches are not named once for each")
+    if len(certificate.checksums) != _HEX * sum(_count(s) for s in certificate.segments):
+        problems.append("there is not one checksum for each batch")
+    return problems
+
+
+def _count(said: Delivered) -> int:
+    return len(said.order) if isinstance(said.order, list) else len(_deals(said.order))
+
+
+def _problems_of_bad(certificate: Certificate, places: dict[int, Segment]) -> list[str]:
+    """A bad sample must be one of its batch's, named once, and treated as the policy says."""
+    problems = [
+        f"batch {i} is left out but was never due" for i in certificate.isolated if i not in places
+    ]
+    by_batch: dict[int, list[BadEntry]] = {index: [] for index in certificate.isolated}
+    for entry in certificate.bad:
+        by_batch.setdefault(entry.batch, []).append(entry)
+    for batch, bad in by_batch.items():
+        if batch not in places:
+            problems.append(f"bad samples are named of batch {batch}, which was not delivered")
+            continue
+        where = places[batch].places(batch)
+        mine = Counter(_plan(certificate).samples_at(certificate.epoch, where).tolist())
+        problems += _problems_of_batch(certificate, batch, bad, set(mine))
+    return problems
+
+
+def _problems_of_batch(
+    certificate: Certificate, batch: int, bad: list[BadEntry], mine: set[int]
+) -> list[str]:
+    named = Counter(entry.sample for entry in bad)
+    problems = [
+        f"sample {sample} is named as bad in batch {batch}, which does not hold it"
+        for sample in named
+        if sample not in mine
+    ]
+    problems += [
+        f"sample {sample} is named as bad {n} times in batch {batch}"
+        for sample, n in named.items()
+        if n > 1
+    ]
+    problems += [
+        f"sample {entry.sample} was replaced by {entry.substitute}, which cannot be"
+        for entry in bad
+        if entry.substitute is not None and not _can_replace(certificate, entry)
+    ]
+    if batch in certificate.isolated:
+        if certificate.on_bad is BadPolicy.FAIL:
+            problems.append(f"the policy fail forbids leaving out batch {batch}")
+        if set(named) != mine:
+            problems.append(f"batch {batch} was left out, but not all of its samples are named")
+        return problems
+    if not {entry.mishap.action for entry in bad} <= _ACTIONS[certificate.on_bad]:
+        policy = certificate.on_bad.value
+        problems.append(f"the policy {policy} forbids what was done in batch {batch}")
+    if all(entry.substitute is None for entry in bad) and len(named) >= len(mine):
+        problems.append(f"nothing is left of batch {batch}")
+    return problems
+
+
+def _can_replace(certificate: Certificate, entry: BadEntry) -> bool:
+    assert entry.substitute is not None
+    return entry.substitute < certificate.samples and entry.substitute != entry.sample
+
+
+def _plan(certificate: Certificate) -> RunPlan:
+    return RunPlan(
+        certificate.samples, certificate.batch_size, certificate.epoch + 1, certificate.seed
+    )
 
 
 def _digest(body: dict[str, Any]) -> str:

@@ -7,6 +7,7 @@ DdlpError
 ├── NotFound            no such dataset, run, device or epoch          404
 ├── Conflict            the state does not allow it now                409
 │   └── Refused         a stale fencing token                          409
+│       └── Held        a living process may be at work on it          409
 ├── BadSample           one encoded sample cannot be decoded
 ├── DamagedBatch        a batch file fails its checks
 │   └── MissingBatch    it is not there any more
@@ -57,6 +58,14 @@ class Conflict(DdlpError):
 
 class Refused(Conflict):
     """The fencing token is stale: the work was given to someone else, or is no longer wanted."""
+
+
+class Held(Refused):
+    """Another process of the same device has the lease; if it is dead, that can be said."""
+
+    def __init__(self, message: str, process: int) -> None:
+        super().__init__(message)
+        self.process = process
 
 
 class BadSample(DdlpError):

@@ -29,6 +29,7 @@ class Report(Message):
     """A lease's outcome: a batch, or why there is none."""
 
     lease: Lease
+    device: str = ""
     location: str = ""
     nbytes: int = 0
     checksum: int = 0

@@ -51,7 +51,7 @@ class Producer:
 
     def _make(self, lease: Lease, engine: Engine, speed: float) -> Made:
         started, started_cpu = time.monotonic(), time.process_time()
-        samples = self._spec.plan.batch_samples(lease.epoch, lease.index)
+        samples = self._spec.plan.samples_at(lease.epoch, lease.places)
         batch = BatchId(
             run=lease.run,
             epoch=lease.epoch,
@@ -82,6 +82,7 @@ class Producer:
         if speed < 1:
             time.sleep(max(0.0, cpu_s / speed - (time.monotonic() - started)))
         return Made(
+            device=self._device,
             location=str(stored.path),
             nbytes=stored.nbytes,
             checksum=stored.checksum,
@@ -93,4 +94,5 @@ class Producer:
 
 def forget(made: Made) -> None:
     """Remove a batch that was made for nothing."""
-    Path(made.location).unlink(missing_ok=True)
+    if made.location:
+        Path(made.location).unlink(missing_ok=True)

@@ -86,7 +86,7 @@ class Settings(BaseSettings):
         7.0, ge=0, allow_inf_nan=False, description="Watts that a busy CSD is declared to draw."
     )
     cpu_window: int = Field(
-        16, ge=1, le=100_000, description="Batches of the CPU prong that may lie unconsumed."
+        128, ge=1, le=100_000, description="Batches of the CPU prong that may lie unconsumed."
     )
     cpu_store_bytes: int = Field(
         1 << 30, ge=1 << 20, description="Bytes of the CPU prong that may lie unconsumed, a run."
@@ -99,6 +99,13 @@ class Settings(BaseSettings):
         gt=0,
         allow_inf_nan=False,
         description="A device that is silent for longer counts as dead.",
+    )
+    abandon_after_s: float = Field(
+        86_400.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="A run that no trainer has asked about for so long has failed; a paused one "
+        "may wait.",
     )
     wait_timeout_s: float = Field(
         120.0,

@@ -9,7 +9,6 @@ given up for dead writes to a file that nobody else will ever open.
 """
 
 import errno
-import mmap
 import os
 import shutil
 import uuid
@@ -27,10 +26,10 @@ from ddlp.core.batchfile import (
     tensor_views,
     unseal,
 )
-from ddlp.core.errors import DamagedBatch, MissingBatch, NoRoom
+from ddlp.core.errors import DamagedBatch, MissingBatch, NoRoom, Refused
+from ddlp.core.maps import Maps
 
 RUN_PREFIX = "ddlp-run-"
-_POPULATE: int = getattr(mmap, "MAP_POPULATE", 0)
 
 
 @dataclass(frozen=True)
@@ -47,6 +46,7 @@ class BatchStore:
 
     def __init__(self, root: Path) -> None:
         self.root = root
+        self.maps = Maps(writable=True)
 
     def write(
         self, batch: BatchId, tensors: list[TensorSpec], fill: Callable[[dict[str, Array]], int]
@@ -59,21 +59,34 @@ class BatchStore:
         making = folder / "making" / f"{batch.token}-{uuid.uuid4().hex}"
         _, nbytes = layout(tensors)
         try:
-            with _Mapped(folder, making, nbytes) as memory:
-                arrays = tensor_views(memory, tensors)
-                samples = fill(arrays)
-                if samples < batch.samples:
-                    batch = replace(batch, samples=samples)
-                    tensors = _shorten(memory, tensors, arrays, samples)
-                    _, nbytes = layout(tensors)
-                    os.truncate(making, nbytes)
-                checksum = seal(memory[:nbytes], batch, tensors)
+            memory = self._open(folder, making, nbytes)
+            arrays = tensor_views(memory, tensors)
+            samples = fill(arrays)
+            if samples < batch.samples:
+                batch = replace(batch, samples=samples)
+                tensors = _shorten(memory, tensors, arrays, samples)
+                _, nbytes = layout(tensors)
+                os.truncate(making, nbytes)
+            checksum = seal(memory[:nbytes], batch, tensors)
         except BaseException:
             making.unlink(missing_ok=True)
             raise
         path = batch_path(self.root, batch.run, batch.epoch, batch.index, batch.token)
-        making.rename(path)
+        try:
+            making.rename(path)
+        except FileNotFoundError as error:
+            raise Refused(f"batch {batch.index} was made by someone else meanwhile") from error
         return StoredBatch(path, nbytes, checksum)
+
+    def _open(self, folder: Path, making: Path, nbytes: int) -> memoryview:
+        """Memory of a file to write: recycled where one lies free, else allocated."""
+        making.parent.mkdir(parents=True, exist_ok=True)
+        (folder / "free").mkdir(exist_ok=True)
+        if not _take_free(folder / "free", making, self.maps):
+            making.touch()
+        with making.open("r+b") as file:
+            _allocate(file.fileno(), nbytes, making)
+            return self.maps.map(file, nbytes)
 
     def remove_run(self, run: uuid.UUID) -> None:
         """Forget all files of a run."""
@@ -110,31 +123,10 @@ def batch_path(root: Path, run: uuid.UUID, epoch: int, index: int, token: int) -
     return root / f"{RUN_PREFIX}{run}" / f"{epoch:05d}-{index:08d}-{token}"
 
 
-class _Mapped:
-    """The memory of a file that is being written: recycled where one lies free, else allocated."""
-
-    def __init__(self, folder: Path, making: Path, nbytes: int) -> None:
-        making.parent.mkdir(parents=True, exist_ok=True)
-        (folder / "free").mkdir(exist_ok=True)
-        if not _take_free(folder / "free", making):
-            making.touch()
-        with making.open("r+b") as file:
-            _allocate(file.fileno(), nbytes, making)
-            # All pages at once: one by one, they would cost a tenth of the time to fill them.
-            self._map = mmap.mmap(file.fileno(), nbytes, flags=mmap.MAP_SHARED | _POPULATE)
-        self._view = memoryview(self._map)
-
-    def __enter__(self) -> memoryview:
-        return self._view
-
-    def __exit__(self, *_: object) -> None:
-        # Arrays over the memory may live a little longer; the map closes with the last of them.
-        del self._view, self._map
-
-
-def _take_free(free: Path, making: Path) -> bool:
+def _take_free(free: Path, making: Path, maps: Maps) -> bool:
+    """Take a file that is used no more: one that is still mapped here, if there is one."""
     with os.scandir(free) as entries:
-        for entry in entries:
+        for entry in sorted(entries, key=lambda entry: entry.inode() not in maps):
             try:
                 os.rename(entry.path, making)
             except FileNotFoundError:
@@ -158,7 +150,9 @@ def _allocate(fd: int, nbytes: int, path: Path) -> None:
         ) from error
 
 
-def read_batch(path: Path, expected: BatchId, checksum: int) -> dict[str, Array]:
+def read_batch(
+    path: Path, expected: BatchId, checksum: int, maps: Maps | None = None
+) -> dict[str, Array]:
     """Map a finished batch, check it from end to end, and that it is the one committed.
 
     Two holders of one lease publish under one name. Should what they made differ, since a file
@@ -166,12 +160,12 @@ def read_batch(path: Path, expected: BatchId, checksum: int) -> dict[str, Array]
     """
     try:
         with path.open("rb") as file:
-            flags = mmap.MAP_SHARED | _POPULATE
-            memory = memoryview(mmap.mmap(file.fileno(), 0, flags=flags, prot=mmap.PROT_READ))
+            nbytes = os.fstat(file.fileno()).st_size
+            if not nbytes:
+                raise DamagedBatch(f"{path} is empty")
+            memory = (maps or Maps(writable=False)).map(file, nbytes)
     except FileNotFoundError as error:
         raise MissingBatch(f"{path} is gone") from error
-    except ValueError as error:
-        raise DamagedBatch(f"{path} is empty") from error
     try:
         batch, arrays = unseal(memory)
     except DamagedBatch as error:

@@ -38,11 +38,12 @@ class BatchState(StrEnum):
     """Where one batch of one epoch stands."""
 
     LOST = "lost"
+    """Wanted, and nobody makes it."""
     QUEUED = "queued"
     LEASED = "leased"
     READY = "ready"
     HANDED = "handed"
-    CONSUMED = "consumed"
+    """Made, and dealt to a rank as one of its steps; how many steps it has used up is counted."""
 
     @property
     def in_flight(self) -> bool:
@@ -52,7 +53,7 @@ class BatchState(StrEnum):
     @property
     def made(self) -> bool:
         """Whether it was produced and nothing has happened to it since."""
-        return self in (BatchState.READY, BatchState.HANDED, BatchState.CONSUMED)
+        return self in (BatchState.READY, BatchState.HANDED)
 
 
 class EpochState(StrEnum):
@@ -72,6 +73,24 @@ class BadPolicy(StrEnum):
     """It is left out: the batch is shorter."""
     REPLACE = "replace"
     """Another one of its class takes its place, always the same one."""
+
+
+class TailPolicy(StrEnum):
+    """What becomes of samples that do not fill a batch for each rank; ranks get equal counts."""
+
+    SHORT = "short"
+    """The last batches are shorter, evenly over the ranks: every sample once."""
+    DROP = "drop"
+    """They are left out of this epoch: every batch is full."""
+    PAD = "pad"
+    """The batches are filled up with samples from the epoch's beginning."""
+
+
+class End(StrEnum):
+    """An end of an epoch: batches are made and delivered from both."""
+
+    HEAD = "head"
+    TAIL = "tail"
 
 
 class DatasetState(StrEnum):

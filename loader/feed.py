@@ -13,6 +13,7 @@ from ddlp.core.messages import (
     Fed,
     FeedRequest,
     Rewind,
+    Where,
 )
 
 _PAGE = 1000
@@ -20,23 +21,25 @@ _PAGE = 1000
 
 @dataclass(frozen=True)
 class LoaderState:
-    """Where a rank stands: enough to go on from, whatever the dataset's size."""
+    """Where all ranks stand: a few numbers, whatever the dataset's size."""
 
     epoch: int
-    step: int
-    """Batches of the epoch that were consumed."""
-    delivered: list[list[int]]
-    """Which ones, as [first, last + 1] ranges."""
-    split: int | None
-    """Where the CPU's share ends, if the run's strategy has fixed it and no server keeps it."""
+    position: int
+    """Batches of the epoch that all ranks together have consumed."""
     run: dict[str, Any]
     """What decides the run's batches: a state fits no other."""
+    heads: int | None = None
+    """How many of them came from the head, where one rank received them all."""
+    settled: dict[str, float] | None = None
+    """What the strategy has fixed for the epoch, where no server keeps that."""
 
 
 class Feed(Protocol):
     """What a loader needs of whoever schedules its run."""
 
     attached: Attached
+    run_id: str | None
+    """The run whose record a state refers to; None where the state says all."""
 
     def exchange(self, request: FeedRequest) -> Fed:
         """Say what was consumed and get the next batches."""
@@ -44,13 +47,13 @@ class Feed(Protocol):
     def damaged(self, report: Damaged) -> None:
         """Have a batch that cannot be read made again."""
 
-    def split(self, epoch: int) -> int | None:
+    def settled(self, epoch: int) -> dict[str, float] | None:
         """What a state must carry because nobody else remembers it."""
 
     def bad_samples(self) -> list[BadSampleInfo]:
         """The samples that were skipped or replaced so far, the oldest first."""
 
-    def resume(self, rank: int, state: LoaderState) -> None:
+    def resume(self, state: LoaderState) -> Where:
         """Go to where a checkpoint was taken."""
 
     def close(self) -> None:
@@ -61,6 +64,7 @@ class RemoteFeed:
     """A run on a server."""
 
     def __init__(self, url: str, run: str, rank: int, world_size: int) -> None:
+        self._rank, self._world_size = rank, world_size
         self._client = Client(url, patience_s=60)
         body = Attach(rank=rank, world_size=world_size)
         try:
@@ -69,6 +73,7 @@ class RemoteFeed:
             self._client.close()
             raise
         self.attached = Attached.model_validate(answer)
+        self.run_id: str | None = str(self.attached.run)
         self._path = f"/runs/{self.attached.run}"
 
     def exchange(self, request: FeedRequest) -> Fed:
@@ -82,7 +87,7 @@ class RemoteFeed:
         except Conflict:
             return
 
-    def split(self, epoch: int) -> int | None:
+    def settled(self, epoch: int) -> dict[str, float] | None:
         """The server remembers it."""
         return None
 
@@ -97,10 +102,16 @@ class RemoteFeed:
                 if len(page) < _PAGE:
                     return found[::-1]
 
-    def resume(self, rank: int, state: LoaderState) -> None:
+    def resume(self, state: LoaderState) -> Where:
         """The server knows what was delivered since, and delivers it again."""
-        body = Rewind(rank=rank, epoch=state.epoch, step=state.step)
-        self._client.post(f"{self._path}/rewind", body)
+        body = Rewind(
+            rank=self._rank,
+            session=self.attached.session,
+            world_size=self._world_size,
+            epoch=state.epoch,
+            position=state.position,
+        )
+        return Where.model_validate(self._client.post(f"{self._path}/rewind", body))
 
     def close(self) -> None:
         """Close the connection."""

@@ -10,7 +10,6 @@ import time
 import uuid
 import warnings
 import weakref
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +17,7 @@ from typing import Any
 
 from ddlp.core.batchfile import batch_tensors, layout
 from ddlp.core.dataset import DatasetIndex, ScanOptions, scan
-from ddlp.core.errors import BadSample, Conflict, InvalidInput, Refused
+from ddlp.core.errors import BadSample, InvalidInput, Refused
 from ddlp.core.local_worker import Hello, Report
 from ddlp.core.messages import (
     Attached,
@@ -28,6 +27,7 @@ from ddlp.core.messages import (
     FedBatch,
     FeedRequest,
     Lease,
+    Where,
     WorkSpec,
 )
 from ddlp.core.mishap import Mishap
@@ -35,10 +35,10 @@ from ddlp.core.owned_folder import make_owned_folder, shared_memory
 from ddlp.core.pipeline import Pipeline
 from ddlp.core.plan import RunPlan
 from ddlp.core.produce import forget
-from ddlp.core.ranges import Ranges
 from ddlp.core.schedule import (
     Batch,
     EpochSchedule,
+    Holder,
     Limits,
     Made,
     RunSchedule,
@@ -46,8 +46,8 @@ from ddlp.core.schedule import (
     strategy,
 )
 from ddlp.core.settings import Settings, load_settings
-from ddlp.core.store import BatchStore, store_limit
-from ddlp.core.types import BadPolicy, Prong, RunState
+from ddlp.core.store import BatchStore, release, store_limit
+from ddlp.core.types import BadPolicy, EpochState, Prong, RunState, TailPolicy
 from ddlp.loader.feed import LoaderState
 from ddlp.loader.worker_process import WorkerProcess
 
@@ -68,9 +68,11 @@ class LocalRun:
     csd_speed: float | None = None
     on_bad: BadPolicy = BadPolicy.FAIL
     max_bad_share: float = 0.01
+    tail: TailPolicy = TailPolicy.SHORT
+    reorder_window: int | None = None
 
     def __post_init__(self) -> None:
-        strategy(self.strategy)
+        strategy(self.strategy, self.reorder_window)
         for name in ("batch_size", "epochs", "workers"):
             if getattr(self, name) < 1:
                 raise InvalidInput(f"{name}={getattr(self, name)} is too small; use 1 or more")
@@ -85,16 +87,28 @@ class LocalRun:
 class LocalFeed:
     """Schedules a run and serves its one rank."""
 
+    run_id: str | None = None
+
     def __init__(self, run: LocalRun) -> None:
         settings = load_settings()
         self._memory = make_owned_folder(settings.cpu_store or shared_memory())
         self._drive = make_owned_folder(settings.csd_store or Path(tempfile.gettempdir()))
+        self._changed = threading.Condition()
+        self._closed = threading.Event()
+        self._workers: dict[str, WorkerProcess] = {}
+        owned = [self._memory, self._drive]
+        self._end = weakref.finalize(
+            self, _clear, self._changed, self._closed, self._workers, owned
+        )
         try:
-            index = _scan(run, self._drive / "index")
+            self._begin(run, settings)
         except BaseException:
-            _clear({}, [self._memory, self._drive])
+            self._end()
             raise
-        plan = RunPlan(index.samples, run.batch_size, run.epochs, run.seed)
+
+    def _begin(self, run: LocalRun, settings: Settings) -> None:
+        index = _scan(run, self._drive / "index")
+        plan = RunPlan(index.samples, run.batch_size, run.epochs, run.seed, 1, run.tail)
         self._spec = WorkSpec(
             run=uuid.uuid4(),
             index_path=self._drive / "index",
@@ -113,20 +127,17 @@ class LocalFeed:
             transforms=self._spec.transforms,
             pipeline_hash=run.pipeline.hash,
             on_bad=run.on_bad,
-            epoch=0,
-            step=0,
+            where=Where(epoch=0, step=0, rounds=plan.rank_batches, position=0),
         )
         self._clock = time.monotonic
-        self._schedule = RunSchedule(plan, strategy(run.strategy), self._limits(run, settings))
-        self._changed = threading.Condition()
-        self._closed = False
+        self._schedule = RunSchedule(
+            plan, strategy(run.strategy, run.reorder_window), self._limits(run, settings)
+        )
         self._mishaps: dict[tuple[int, int], tuple[Mishap, ...]] = {}
-        self._workers: dict[str, WorkerProcess] = {}
         for number in range(run.workers):
             self._start(Prong.CPU, f"cpu-{number}", self._memory, 1.0)
         if run.csd_speed is not None:
             self._start(Prong.CSD, "emulated-csd-0", self._drive, run.csd_speed)
-        self._end = weakref.finalize(self, _clear, self._workers, [self._memory, self._drive])
 
     def _limits(self, run: LocalRun, settings: Settings) -> Limits:
         _, nbytes = layout(batch_tensors(run.batch_size, run.pipeline.shape, run.pipeline.dtype))
@@ -134,7 +145,9 @@ class LocalFeed:
         csd = store_limit(nbytes, settings.csd_store_bytes, self._drive)
         return Limits(
             stored={Prong.CPU: min(cpu, settings.cpu_window), Prong.CSD: csd},
+            message_leases=1,
             sample_s=run.pipeline.decode.max_seconds,
+            on_bad=run.on_bad,
             bad_share=run.max_bad_share,
         )
 
@@ -142,7 +155,7 @@ class LocalFeed:
         """Take acknowledgements; wait for a batch up to the time given."""
         deadline = time.monotonic() + request.wait_s
         with self._changed:
-            self._schedule.consume(request.rank, request.epoch, request.consumed, self._clock())
+            self._schedule.consume(request.rank, request.epoch, request.consumed)
             while True:
                 self._advance()
                 fed = self._fed(request)
@@ -158,11 +171,11 @@ class LocalFeed:
             self._schedule.damaged(*key, report.reason, report.gone)
             self._advance()
 
-    def split(self, epoch: int) -> int | None:
-        """Where the CPU's share of an epoch ends, once that is fixed."""
+    def settled(self, epoch: int) -> dict[str, float] | None:
+        """What the strategy has fixed for an epoch: no server keeps it."""
         with self._changed:
             schedule = self._schedule.epochs.get(epoch)
-            return schedule.split if schedule else None
+            return dict(schedule.settled) if schedule else {}
 
     def bad_samples(self) -> list[BadSampleInfo]:
         """What the workers reported, by epoch and batch."""
@@ -174,20 +187,23 @@ class LocalFeed:
             for place, (epoch, index, mishap) in enumerate(flat)
         ]
 
-    def resume(self, rank: int, state: LoaderState) -> None:
-        """Take the epoch up where it was left; only before the first batch."""
+    def resume(self, state: LoaderState) -> Where:
+        """Take the epoch up where it was left; what was made of others is of no use any more."""
         with self._changed:
-            if self._schedule.next_token > 1:
-                raise Conflict("load the state before the first pass over the loader")
-            done = Ranges((start, stop) for start, stop in state.delivered)
-            plan = self._schedule.plan
-            epoch = EpochSchedule.resumed(state.epoch, plan.batches, done, state.split)
+            if state.heads is None:
+                raise InvalidInput("the state is of several ranks; load it into a run on a server")
+            whole = self._schedule.plan.whole
+            tails = state.position - state.heads
+            epoch = EpochSchedule.resumed(state.epoch, whole, state.heads, tails)
+            epoch.settled = dict(state.settled or {})
+            for left in self._schedule.epochs.values():
+                for batch in left.under_way:
+                    self._schedule.note_void(batch, batch.device, batch.token)
             self._schedule.resume(epoch)
+            return Where(epoch=state.epoch, step=state.position, rounds=whole.rounds, position=0)
 
     def close(self) -> None:
         """End the workers and remove what they wrote."""
-        with self._changed:
-            self._closed = True
         self._end()
 
     @property
@@ -202,13 +218,13 @@ class LocalFeed:
             batches = schedule.fetch(request.rank, request.epoch, request.received, request.want)
         done = schedule.rank_done(request.rank, request.epoch, request.received + len(batches))
         return Fed(
-            batches=[FedBatch.of(batch) for batch in batches],
+            batches=[
+                FedBatch.of(batch, request.received + place) for place, batch in enumerate(batches)
+            ],
             done=done,
             state=RunState.FAILED if schedule.doom else RunState.RUNNING,
             reason=schedule.doom,
-            waiting_for=None
-            if batches
-            else explain_wait(schedule, 0, request.epoch, self._clock()),
+            waiting_for=None if batches else explain_wait(schedule, request.epoch, self._clock()),
         )
 
     def _start(self, prong: Prong, name: str, store: Path, speed: float) -> None:
@@ -216,11 +232,11 @@ class LocalFeed:
         self._workers[name] = WorkerProcess(
             hello, prong, _weakly(self._on_report), _weakly(self._on_exit)
         )
-        self._schedule.set_slots(Counter(worker.prong for worker in self._workers.values()))
+        self._schedule.set_devices({w.name: (w.prong, 1) for w in self._workers.values()})
 
     def _advance(self) -> None:
         """Give the workers what there is to do, and take note of what changed."""
-        if self._closed:
+        if self._closed.is_set():
             return
         if self._schedule.doom is None:
             self._give_out(self._clock())
@@ -230,21 +246,40 @@ class LocalFeed:
             BatchStore(self._workers[attempt.device].hello.store).discard(
                 self._spec.run, attempt.epoch, attempt.index, attempt.token
             )
+        left = [epoch for epoch in changes.epochs if epoch.state is EpochState.ABANDONED]
+        for batch in (batch for epoch in left for batch in epoch.under_way):
+            if batch.location:
+                release(Path(batch.location))
 
     def _give_out(self, now: float) -> None:
         """Take back what is late, and lease what the windows have room for."""
-        for late in self._schedule.expire(now):
-            self._workers[late.device or ""].kill()
-        for batch in self._schedule.top_up(now):
-            mine = [w for w in self._workers.values() if w.prong is batch.prong]
+        for late in self._late(now):
+            late.kill()
+        self._schedule.expire(now)
+        for grant in self._schedule.top_up(now):
+            mine = [w for w in self._workers.values() if w.prong is grant.prong and not w.killed]
+            if not mine:
+                continue  # they are started anew, and what was meant for them is given out again
             worker = min(mine, key=lambda w: w.outstanding)
-            self._schedule.claim(batch.epoch, batch.index, batch.token, worker.name, now)
-            worker.send(Lease.of(self._spec.run, batch))
+            holder = Holder(worker.name, worker.pid)
+            self._schedule.claim(grant.epoch, grant.index, grant.token, holder, now)
+            worker.send(Lease.of(self._spec.run, grant))
 
-    def _on_report(self, report: Report) -> None:
+    def _late(self, now: float) -> list[WorkerProcess]:
+        """The workers whose lease has run out."""
+        epochs = self._schedule.epochs.values()
+        under_way = [batch for epoch in epochs for batch in epoch.under_way.in_flight()]
+        late = {batch.device for batch in under_way if batch.deadline <= now}
+        rivals = [batch.rival for batch in under_way if batch.rival is not None]
+        late |= {rival.device for rival in rivals if rival.deadline <= now}
+        return [worker for name, worker in self._workers.items() if name in late]
+
+    def _on_report(self, worker: WorkerProcess, report: Report) -> None:
         with self._changed:
+            worker.outstanding -= 1
             lease = report.lease
             made = Made(
+                device=report.device,
                 location=report.location,
                 nbytes=report.nbytes,
                 checksum=report.checksum,
@@ -252,15 +287,12 @@ class LocalFeed:
                 cpu_s=report.cpu_s,
                 bad=report.bad,
             )
-            batch = self._schedule.find(lease.epoch, lease.index)
-            if batch is not None and batch.device in self._workers:
-                self._workers[batch.device].outstanding -= 1
             key = lease.epoch, lease.index, lease.token
             try:
                 if report.problem is None:
                     self._schedule.commit(*key, made, self._clock())
                 elif report.no_room:
-                    self._schedule.no_room(*key, report.problem)
+                    self._schedule.no_room(*key, report.problem, self._clock())
                 else:
                     self._schedule.fail(*key, report.problem, report.permanent)
             except Refused:
@@ -272,7 +304,7 @@ class LocalFeed:
 
     def _on_exit(self, worker: WorkerProcess) -> None:
         with self._changed:
-            if self._closed:
+            if self._closed.is_set():
                 return
             worker.close()
             self._schedule.device_gone(worker.name, worker.prong)
@@ -307,19 +339,27 @@ def _tell_rejected(run: LocalRun, index: DatasetIndex) -> None:
     warnings.warn(f"{found}: {first.reason}", stacklevel=2)
 
 
-def _weakly(method: Callable[[Any], None]) -> Callable[[Any], None]:
+def _weakly(method: Callable[..., None]) -> Callable[..., None]:
     """A callback that does not keep its owner alive."""
     reference = weakref.WeakMethod(method)
 
-    def call(argument: Any) -> None:
+    def call(*arguments: Any) -> None:
         alive = reference()
         if alive is not None:
-            alive(argument)
+            alive(*arguments)
 
     return call
 
 
-def _clear(workers: dict[str, WorkerProcess], folders: list[Path]) -> None:
+def _clear(
+    changed: threading.Condition,
+    closed: threading.Event,
+    workers: dict[str, WorkerProcess],
+    folders: list[Path],
+) -> None:
+    """End the workers for good, then remove what they wrote."""
+    with changed:
+        closed.set()
     for worker in workers.values():
         worker.close()
     for folder in folders:

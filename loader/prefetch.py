@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ddlp.core.batchfile import BatchId
 from ddlp.core.errors import Conflict, DamagedBatch, DdlpError, MissingBatch, WaitTimeout
+from ddlp.core.maps import Maps
 from ddlp.core.messages import Attached, Damaged, Fed, FedBatch, FeedRequest
 from ddlp.core.store import read_batch, release
 from ddlp.core.types import RunState
@@ -19,10 +20,21 @@ _POLL_S = 1.0
 
 @dataclass(frozen=True)
 class Position:
-    """Where a rank stands: an epoch and the batches of it that it has consumed."""
+    """Where a rank stands: an epoch, a segment of it, and the batches of that it has consumed."""
 
     epoch: int
     step: int
+    before: int = 0
+    """Batches of the epoch that were delivered before the segment, to all ranks."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A step that nothing came for: its batch was isolated."""
+
+    index: int
+    from_tail: bool
+    reason: str
 
 
 class Prefetcher:
@@ -37,18 +49,20 @@ class Prefetcher:
         self._received = start.step
         self._consumed = start.step
         self._tensors = tensors
+        self._maps = Maps(writable=False)
         self._timing = timing
         self._depth = depth
-        self._ready: queue.Queue[TensorBatch | Exception | None] = queue.Queue()
+        self._ready: queue.Queue[TensorBatch | LeftOut | Exception | None] = queue.Queue()
         self._stopping = threading.Event()
         self._progress = threading.Condition()
         self._failure: Exception | None = None
+        self._at = "asking for the first batch"
         self.waiting_for = "the first answer"
         self.paused = False
         self._thread = threading.Thread(target=self._run, name="ddlp-prefetch", daemon=True)
         self._thread.start()
 
-    def next(self, timeout_s: float) -> TensorBatch | None:
+    def next(self, timeout_s: float) -> TensorBatch | LeftOut | None:
         """The next batch, or None at the end of the epoch; raises queue.Empty after a while."""
         item = self._ready.get(timeout=timeout_s)
         with self._progress:
@@ -76,12 +90,14 @@ class Prefetcher:
         self._stopping.set()
         with self._progress:
             self._progress.notify()
-        self._thread.join(timeout=10)
+        if self._thread is not threading.current_thread():  # the garbage collector runs anywhere
+            self._thread.join(timeout=10)
 
     def _run(self) -> None:
         try:
             self._read_epoch()
         except Exception as error:  # the border of the thread: it is raised in the trainer's
+            error.add_note(f"This happened in the thread that reads ahead, while {self._at}.")
             self._failure = error
             self._ready.put(error)
 
@@ -90,17 +106,17 @@ class Prefetcher:
         while not done and not self._stopping.is_set():
             want = self._wait_for_room()
             if self._stopping.is_set():
-                return
+                break
             fed = self._ask(want, _POLL_S)
-            done = all(self._read(batch) for batch in fed.batches) and fed.done
+            done = self._read_all(fed.batches) and fed.done
         self._ready.put(None)
         self._acknowledge_all()
 
     def _wait_for_room(self) -> int:
+        """Wait until half of what may lie ready is used up: batches are asked for in groups."""
+        most = self._depth // 2
         with self._progress:
-            self._progress.wait_for(
-                lambda: self._ready.qsize() < self._depth or self._stopping.is_set()
-            )
+            self._progress.wait_for(lambda: self._ready.qsize() <= most or self._stopping.is_set())
             return self._depth - self._ready.qsize()
 
     def _acknowledge_all(self) -> None:
@@ -111,6 +127,7 @@ class Prefetcher:
         self._ask(0, 0)
 
     def _ask(self, want: int, wait_s: float) -> Fed:
+        self._at = f"asking for step {self._received} of epoch {self._epoch}"
         waited_s, trained_s = self._timing.take()
         fed = self._feed.exchange(
             FeedRequest(
@@ -130,10 +147,38 @@ class Prefetcher:
         _check(self._feed.attached, fed, at_end=want == 0)
         return fed
 
+    def _read_all(self, batches: list[FedBatch]) -> bool:
+        """Read batches up to the first that cannot be; others that are gone are reported too."""
+        for place, fed in enumerate(batches):
+            if not self._read(fed):
+                for later in batches[place + 1 :]:
+                    if later.left_out is None and not Path(later.location).exists():
+                        self._report(later, MissingBatch(f"{later.location} is gone"))
+                return False
+        return True
+
     def _read(self, fed: FedBatch) -> bool:
         """Read one batch; a damaged one is reported, and then comes again for the same step."""
+        self._at = f"reading batch {fed.index} of epoch {self._epoch} from {fed.location}"
+        if fed.left_out is not None:
+            self._received += 1
+            self._ready.put(LeftOut(fed.index, fed.from_tail, fed.left_out))
+            return True
+        path = Path(fed.location)
+        try:
+            arrays = read_batch(path, self._expected(fed), fed.checksum, self._maps)
+            batch = self._tensors(fed.index, arrays, fed.from_tail)
+        except DamagedBatch as error:
+            self._report(fed, error)
+            return False
+        release(path)
+        self._received += 1
+        self._ready.put(batch)
+        return True
+
+    def _expected(self, fed: FedBatch) -> BatchId:
         attached = self._feed.attached
-        expected = BatchId(
+        return BatchId(
             run=attached.run,
             epoch=self._epoch,
             index=fed.index,
@@ -143,24 +188,18 @@ class Prefetcher:
             engine="",
             device="",
         )
-        path = Path(fed.location)
-        try:
-            batch = self._tensors(fed.index, read_batch(path, expected, fed.checksum))
-        except DamagedBatch as error:
-            report = Damaged(
-                rank=self._rank,
-                epoch=self._epoch,
-                index=fed.index,
-                token=fed.token,
-                reason=str(error)[:2000],
-                gone=isinstance(error, MissingBatch),
-            )
-            self._feed.damaged(report)
-            return False
-        release(path)
-        self._received += 1
-        self._ready.put(batch)
-        return True
+
+    def _report(self, fed: FedBatch, error: DamagedBatch) -> None:
+        report = Damaged(
+            rank=self._rank,
+            session=self._feed.attached.session,
+            epoch=self._epoch,
+            index=fed.index,
+            token=fed.token,
+            reason=str(error)[:2000],
+            gone=isinstance(error, MissingBatch),
+        )
+        self._feed.damaged(report)
 
 
 def _check(attached: Attached, fed: Fed, at_end: bool) -> None:

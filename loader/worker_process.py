@@ -18,19 +18,21 @@ class WorkerProcess:
         self,
         hello: Hello,
         prong: Prong,
-        on_report: Callable[[Report], None],
+        on_report: Callable[["WorkerProcess", Report], None],
         on_exit: Callable[["WorkerProcess"], None],
     ) -> None:
         self.name = hello.device
         self.prong = prong
         self.hello = hello
         self.outstanding = 0
+        self.killed = False
         self._on_report = on_report
         self._on_exit = on_exit
         self._process = subprocess.Popen(
             [sys.executable, "-m", "ddlp.core.local_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            process_group=0,  # an interruption from a terminal is for the trainer
         )
         self._write(hello.model_dump_json())
         threading.Thread(target=self._listen, name=f"ddlp-{self.name}", daemon=True).start()
@@ -47,6 +49,7 @@ class WorkerProcess:
 
     def kill(self) -> None:
         """End the child at once."""
+        self.killed = True
         self._process.kill()
 
     def close(self) -> None:
@@ -69,7 +72,7 @@ class WorkerProcess:
         assert self._process.stdout is not None
         try:
             for line in self._process.stdout:
-                self._on_report(Report.model_validate_json(line))
+                self._on_report(self, Report.model_validate_json(line))
         except ValueError:
             pass  # the pipe was closed, or the child died in the middle of a line
         self._on_exit(self)

@@ -15,6 +15,7 @@ from ddlp.server.broker import Broker
 from ddlp.server.context import Context
 from ddlp.server.database import Database, migrate
 from ddlp.server.dispatcher import Dispatcher
+from ddlp.server.notary import Notary
 from ddlp.server.routes import datasets, devices, events, feed, health, leases, pipelines, runs
 from ddlp.server.scanner import Scanner
 from ddlp.server.security import Guard
@@ -32,7 +33,8 @@ def create_api(context: Context) -> FastAPI:
 
     app = FastAPI(title="DDLP", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.context = context
-    for routes in (datasets, pipelines, devices, runs, feed, leases, events):
+    # Routes are tried one after the other: those of workers and trainers come first.
+    for routes in (leases, feed, devices, runs, events, datasets, pipelines):
         app.include_router(routes.router, prefix="/api/v1")
     app.include_router(health.router)
     app.add_exception_handler(DdlpError, _report)
@@ -51,14 +53,17 @@ def open_context(settings: Settings) -> Context:
     migrate(database.engine)
     dispatcher = Dispatcher(database, Board(settings), broker.send)
     scanner = Scanner(database, settings)
+    notary = Notary(database)
     broker.start()
     dispatcher.start()
     scanner.start()
-    return Context(settings, database, dispatcher, broker, scanner)
+    notary.start()
+    return Context(settings, database, dispatcher, broker, scanner, notary)
 
 
 def close_context(context: Context) -> None:
     """Stop the threads; batches on the server's own tmpfs go with it, to be made again."""
+    context.notary.stop()
     context.scanner.stop()
     context.dispatcher.stop()
     context.broker.close()

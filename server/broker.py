@@ -28,7 +28,7 @@ class Broker:
     def __init__(self, redis_url: str) -> None:
         self._url = redis_url
         self._celery: Celery = create_celery(redis_url)
-        self._line: queue.Queue[tuple[Prong, Lease] | None] = queue.Queue(_LINE)
+        self._line: queue.Queue[tuple[Prong, list[Lease]] | None] = queue.Queue(_LINE)
         self._thread = threading.Thread(target=self._work, name="broker", daemon=True)
 
     def start(self) -> None:
@@ -39,10 +39,10 @@ class Broker:
         """Raise unless the broker answers."""
         check_broker(self._url)
 
-    def send(self, prong: Prong, lease: Lease) -> None:
+    def send(self, prong: Prong, leases: list[Lease]) -> None:
         """Queue a wake-up; never waits."""
         try:
-            self._line.put_nowait((prong, lease))
+            self._line.put_nowait((prong, leases))
         except queue.Full:
             log.warning("the broker is too slow; a wake-up was dropped")
 
@@ -54,11 +54,11 @@ class Broker:
 
     def _work(self) -> None:
         while (item := self._line.get()) is not None:
-            prong, lease = item
+            prong, leases = item
             try:
                 self._celery.send_task(
                     TASK,
-                    args=[lease.model_dump(mode="json")],
+                    args=[[lease.model_dump(mode="json") for lease in leases]],
                     queue=prong.value,
                     expires=_EXPIRES_S,
                     retry=False,

@@ -6,16 +6,18 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends, Request
+from fastapi import Depends, Request, Response
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
+from ddlp.core.messages import Message
 from ddlp.core.settings import Settings
 from ddlp.server import runs
 from ddlp.server.broker import Broker
 from ddlp.server.database import Database
 from ddlp.server.dispatcher import Dispatcher
 from ddlp.server.models import Run
+from ddlp.server.notary import Notary
 from ddlp.server.scanner import Scanner
 
 
@@ -28,12 +30,13 @@ class Context:
     dispatcher: Dispatcher
     broker: Broker
     scanner: Scanner
+    notary: Notary
     streams: int = 0
     """Open event streams."""
 
 
-def get_context(request: Request) -> Context:
-    """The server that a request came to."""
+async def get_context(request: Request) -> Context:
+    """The server that a request came to; asynchronous, so that no thread is needed for it."""
     context: Context = request.app.state.context
     return context
 
@@ -58,6 +61,11 @@ async def find_run(context: Context, ref: str) -> Run:
             return runs.find(session, ref)
 
     return await run_in_threadpool(find)
+
+
+def as_json(message: Message) -> Response:
+    """An answer as it is sent; of what was made here, nothing needs to be checked again."""
+    return Response(message.model_dump_json(), media_type="application/json")
 
 
 async def done(answer: "Future[Any]") -> Any:

@@ -10,7 +10,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Engine, create_engine, event
+from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -32,6 +32,15 @@ class Database:
         """A session that commits at the end, or rolls back on any error."""
         with self._sessions() as session, session.begin():
             yield session
+
+    def now(self) -> float:
+        """The database's clock, in seconds since 1970."""
+        of_dialect = {
+            "sqlite": "select (julianday('now') - 2440587.5) * 86400.0",
+            "postgresql": "select extract(epoch from clock_timestamp())",
+        }
+        with self.engine.connect() as connection:
+            return float(connection.scalar(text(of_dialect[self.engine.dialect.name])))
 
     def close(self) -> None:
         """Close all connections."""

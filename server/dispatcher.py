@@ -22,19 +22,22 @@ from sqlalchemy.orm import Session
 from ddlp.core.errors import DdlpError, Unavailable
 from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.messages import Fed, FeedRequest, Lease
+from ddlp.core.schedule import Grant
 from ddlp.core.types import EpochState, Prong, RunState
-from ddlp.server import files, ledger
+from ddlp.server import files, ledger, reconciler, serving
 from ddlp.server.board import ActiveRun, Board
 from ddlp.server.database import Database
 from ddlp.server.models import Run
 
 _TICK_S = 0.1
 _GROUP = 512
+_TOKENS = 1000
+"""Fencing tokens that are reserved at once, so that not every lease must say so."""
 
 log = logging.getLogger(__name__)
 
 Action = Callable[[Board, Session, float], Any]
-Send = Callable[[Prong, Lease], None]
+Send = Callable[[Prong, list[Lease]], None]
 
 
 @dataclass
@@ -65,9 +68,9 @@ class _BadCallError(Exception):
         self.error = error
 
 
-def steady_clock() -> Callable[[], float]:
-    """Seconds since 1970 that run on evenly, whatever is done to the machine's clock meanwhile."""
-    offset = time.time() - time.monotonic()
+def steady_clock(now: float) -> Callable[[], float]:
+    """A clock that runs on evenly from now, whatever is done to the machine's clock meanwhile."""
+    offset = now - time.monotonic()
     return lambda: offset + time.monotonic()
 
 
@@ -84,7 +87,9 @@ class Dispatcher:
         self._database = database
         self._board = board
         self._send = send
-        self._clock = clock or steady_clock()
+        # Leases are timed by the database: two servers, one after the other, share its clock.
+        self._clock = clock or steady_clock(database.now())
+        self._reconciled_at = 0.0
         self._calls: queue.Queue[_Call | None] = queue.Queue()
         self._hungry: list[_Hungry] = []
         self._again: list[_Call] = []
@@ -106,6 +111,10 @@ class Dispatcher:
         self._calls.put(None)
         self._thread.join(timeout=10)
 
+    def now(self) -> float:
+        """The time by which leases run out and devices fall silent."""
+        return self._clock()
+
     @property
     def alive(self) -> bool:
         """Whether the thread works."""
@@ -123,7 +132,7 @@ class Dispatcher:
 
         def enter(board: Board, session: Session, now: float) -> None:
             run = board.run(run_id)
-            board.acknowledge(run, request, now)
+            serving.acknowledge(run, request, now)
             if run.state is RunState.CREATED:
                 self._change(session, run, RunState.RUNNING, now)
             self._hungry.append(_Hungry(run_id, request, now + request.wait_s, answer))
@@ -181,8 +190,8 @@ class Dispatcher:
             resolve += self._serve(now)
             leases = self._advance(session, now)
             self._save(session, now)
-        for prong, lease in leases:
-            self._send(prong, lease)
+        for prong, group in leases:
+            self._send(prong, group)
         return resolve
 
     def _apply(self, call: _Call, session: Session, now: float) -> tuple["Future[Any]", Any] | None:
@@ -202,7 +211,8 @@ class Dispatcher:
         still: list[_Hungry] = []
         for hungry in self._hungry:
             try:
-                fed = self._board.fetch(self._board.run(hungry.run_id), hungry.request, now)
+                run = self._board.run(hungry.run_id)
+                fed = serving.fetch(self._board, run, hungry.request, now)
             except DdlpError as error:
                 served.append((hungry.answer, error))
                 continue
@@ -213,15 +223,19 @@ class Dispatcher:
         self._hungry = still
         return served
 
-    def _advance(self, session: Session, now: float) -> list[tuple[Prong, Lease]]:
+    def _advance(self, session: Session, now: float) -> list[tuple[Prong, list[Lease]]]:
         """Let time pass: dead devices, lost leases, full windows, finished runs."""
         self._board.note_silent(now)
-        leases: list[tuple[Prong, Lease]] = []
+        if now >= self._reconciled_at + reconciler.PERIOD_S:
+            self._reconciled_at = now
+            for stopped, why in reconciler.reconcile(self._board, session, now):
+                self._change(session, stopped, RunState.FAILED, now, why)
+        leases: list[tuple[Prong, list[Lease]]] = []
         for run in [run for run in self._board.runs.values() if run.state not in TERMINAL]:
-            run.schedule.set_slots(self._board.slots_for(run))
+            run.schedule.set_devices(self._board.devices_for(run))
             run.schedule.expire(now)
             if run.producing:
-                leases += [(b.prong, Lease.of(run.id, b)) for b in run.schedule.top_up(now)]
+                leases += _messages(run, run.schedule.top_up(now))
             if run.schedule.doom is not None:
                 self._change(session, run, RunState.FAILED, now, run.schedule.doom)
             elif run.schedule.finished:
@@ -245,9 +259,8 @@ class Dispatcher:
             over = run.state in TERMINAL
             changes = run.schedule.changes()
             ledger.save_changes(session, run.id, changes, now)
-            if len(run.engines) > run.engines_saved:
-                session.get_one(Run, run.id).engines = ", ".join(sorted(run.engines))
-                run.engines_saved = len(run.engines)
+            closing = over or any(e.state is not EpochState.OPEN for e in changes.epochs)
+            self._save_run(session, run, now, closing)
             ledger.save_rollups(session, run.id, run.telemetry.closed(now + 2 * over))
             self._clear.append(partial(files.discard, self._board, run.id, changes.void))
             for epoch in changes.epochs:
@@ -257,6 +270,24 @@ class Dispatcher:
                 ledger.drop_open_epochs(session, run.id, now)
                 self._clear.append(partial(files.remove_run, self._board, run.id))
                 del self._board.runs[run.id]
+
+    def _save_run(self, session: Session, run: ActiveRun, now: float, closing: bool) -> None:
+        """Remember what belongs to the run itself, where that is not known yet."""
+        schedule = run.schedule
+        if len(run.engines) > run.engines_saved:
+            session.get_one(Run, run.id).engines = ", ".join(sorted(run.engines))
+            run.engines_saved = len(run.engines)
+        if schedule.next_token >= run.tokens_saved:
+            run.tokens_saved = schedule.next_token + _TOKENS
+            session.get_one(Run, run.id).tokens = run.tokens_saved
+        for device, member in schedule.fleet.members.items():
+            batches = member.pace.batches
+            is_news = batches > run.paces_saved.get(device, 0) and (
+                closing or device not in run.paces_saved
+            )
+            if is_news and batches >= schedule.limits.calibration_batches:
+                ledger.save_pace(session, session.get_one(Run, run.id), device, member, now)
+                run.paces_saved[device] = batches
 
     def _give_up(self, calls: list[_Call], error: Exception) -> None:
         """Nothing was written: tell everyone, and read the board back when that works."""
@@ -280,7 +311,17 @@ class Dispatcher:
 
     def _load(self) -> None:
         with self._database.session() as session:
-            self._board.load(session)
+            self._board.load(session, self._clock())
+
+
+def _messages(run: ActiveRun, granted: list[Grant]) -> list[tuple[Prong, list[Lease]]]:
+    """Leases as messages: several in one where batches take little time."""
+    found: list[tuple[Prong, list[Lease]]] = []
+    for prong in Prong:
+        leases = [Lease.of(run.id, grant) for grant in granted if grant.prong is prong]
+        size = run.schedule.message_leases(prong)
+        found += [(prong, leases[at : at + size]) for at in range(0, len(leases), size)]
+    return found
 
 
 def _settle(answer: "Future[Any]", result: Any) -> None:

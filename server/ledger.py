@@ -1,25 +1,39 @@
 """Writes what the scheduling core decided into SQL, and reads it back after a restart."""
 
 import uuid
+from collections import Counter
 from collections.abc import Set
-from dataclasses import fields
+from dataclasses import asdict, fields
+from functools import cache
 from typing import Any
 
-from sqlalchemy import func, or_, select, update
+from sqlalchemy import Insert, Integer, cast, delete, func, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from ddlp.core.errors import NotFound
 from ddlp.core.lifecycle import TERMINAL, check_change
-from ddlp.core.schedule import Batch, Changes, EpochSchedule
+from ddlp.core.plan import Segment
+from ddlp.core.schedule import Batch, Changes, EpochSchedule, Pace
+from ddlp.core.schedule.fleet import Member
 from ddlp.core.schedule.frontier import Frontier
-from ddlp.core.types import BatchState, EpochState, Prong, RunState
+from ddlp.core.types import BatchState, End, EpochState, Prong, RunState, TailPolicy
 from ddlp.server import quarantine
-from ddlp.server.models import AuditEvent, BatchRow, Epoch, Rollup, Run, RunTotal
+from ddlp.server.models import (
+    AuditEvent,
+    BadSample,
+    BatchRow,
+    Calibration,
+    CertificateRow,
+    Epoch,
+    Rollup,
+    Run,
+    RunTotal,
+)
 from ddlp.server.telemetry import PERIOD_S, Bucket
 
 _ROLLUP_KEY = ["run_id", "at", "period_s", "source"]
-_BATCH_FIELDS = [field.name for field in fields(Batch)]
+_BATCH_FIELDS = [field.name for field in fields(Batch) if field.metadata.get("kept", True)]
 
 
 def save_changes(session: Session, run_id: uuid.UUID, changes: Changes, now: float) -> None:
@@ -63,9 +77,17 @@ def audit(session: Session, action: str, subject: str, now: float, **detail: Any
 def load_epochs(session: Session, run: Run) -> dict[int, EpochSchedule]:
     """The open epochs of a run, as the scheduling core knows them."""
     rows = session.scalars(
-        select(Epoch).where(Epoch.run_id == run.id, Epoch.state == EpochState.OPEN.value)
+        select(Epoch)
+        .where(Epoch.run_id == run.id, Epoch.state == EpochState.OPEN.value)
+        .order_by(Epoch.number)
     )
     return {row.number: _load_epoch(session, run, row) for row in rows}
+
+
+def opened_from(session: Session, run_id: uuid.UUID, number: int) -> list[int]:
+    """The epochs of a run from one on that were opened."""
+    query = select(Epoch.number).where(Epoch.run_id == run_id, Epoch.number >= number)
+    return sorted(session.scalars(query))
 
 
 def load_epoch(session: Session, run: Run, number: int) -> EpochSchedule:
@@ -76,32 +98,101 @@ def load_epoch(session: Session, run: Run, number: int) -> EpochSchedule:
     return _load_epoch(session, run, row)
 
 
-def consumed_since(
-    session: Session, run_id: uuid.UUID, epoch: int, rank: int, step: int
-) -> list[Batch]:
-    """What a rank has consumed of an epoch from a step on."""
+def dealt_from(session: Session, run_id: uuid.UUID, epoch: int, position: int) -> list[Batch]:
+    """What was dealt of an epoch from a place on."""
     rows = session.scalars(
         select(BatchRow).where(
-            BatchRow.run_id == run_id,
-            BatchRow.epoch == epoch,
-            BatchRow.state == BatchState.CONSUMED.value,
-            BatchRow.rank == rank,
-            BatchRow.step >= step,
+            BatchRow.run_id == run_id, BatchRow.epoch == epoch, BatchRow.position >= position
         )
     )
     return [_batch_from(row) for row in rows]
+
+
+def heads_before(
+    session: Session, run_id: uuid.UUID, epoch: int, segment: Segment, end: int
+) -> int:
+    """How many batches of a segment were dealt from the head before a place."""
+    query = select(func.count()).where(
+        BatchRow.run_id == run_id,
+        BatchRow.epoch == epoch,
+        BatchRow.position >= segment.position,
+        BatchRow.position < end,
+        BatchRow.from_tail.is_(False),
+    )
+    return int(session.scalar(query) or 0)
+
+
+def forget_from(session: Session, run_id: uuid.UUID, epoch: int, position: int) -> None:
+    """An epoch is cut anew from a place on: what was given out beyond it never was."""
+    mine = (BatchRow.run_id == run_id, BatchRow.epoch == epoch)
+    beyond = or_(BatchRow.position.is_(None), BatchRow.position >= position)
+    session.execute(delete(BatchRow).where(*mine, beyond))
+    kept = select(BatchRow.index).where(*mine)
+    session.execute(
+        delete(BadSample).where(
+            BadSample.run_id == run_id, BadSample.epoch == epoch, BadSample.batch.not_in(kept)
+        )
+    )
+
+
+def forget_after(session: Session, run_id: uuid.UUID, epoch: int) -> None:
+    """The epochs after one never were."""
+    session.execute(delete(BatchRow).where(BatchRow.run_id == run_id, BatchRow.epoch > epoch))
+    session.execute(delete(BadSample).where(BadSample.run_id == run_id, BadSample.epoch > epoch))
+    session.execute(delete(Epoch).where(Epoch.run_id == run_id, Epoch.number > epoch))
+
+
+def recount(session: Session, run_id: uuid.UUID, epoch: EpochSchedule) -> None:
+    """Count what an epoch has made and consumed once part of it was forgotten."""
+    mine = (BatchRow.run_id == run_id, BatchRow.epoch == epoch.number)
+    sums = func.sum(BatchRow.bad), func.sum(cast(BatchRow.isolated, Integer))
+    query = select(BatchRow.prong, func.count(), *sums).where(*mine).group_by(BatchRow.prong)
+    epoch.made_by, epoch.consumed_of, epoch.bad, epoch.isolated = Counter(), Counter(), 0, 0
+    for prong, count, bad, isolated in session.execute(query):
+        epoch.made_by[Prong(prong)] = epoch.consumed_of[Prong(prong)] = count
+        epoch.bad += int(bad or 0)
+        epoch.isolated += int(isolated or 0)
+
+
+def unseal_from(session: Session, run_id: uuid.UUID, epoch: int) -> None:
+    """Epochs that are gone back to are certified anew when they are over again."""
+    # PostgreSQL waits here for a notary that is at one of them, and then sees what it wrote.
+    opened = select(Epoch.number).where(Epoch.run_id == run_id, Epoch.number >= epoch)
+    session.execute(opened.with_for_update())
+    session.execute(
+        delete(CertificateRow).where(CertificateRow.run_id == run_id, CertificateRow.epoch >= epoch)
+    )
+
+
+def save_pace(session: Session, run: Run, device: str, member: Member, now: float) -> None:
+    """Remember how fast a device is at what a run does."""
+    row = Calibration(
+        dataset_version=run.dataset_version,
+        pipeline_hash=run.pipeline_hash,
+        device=device,
+        prong=member.prong.value,
+        batches=member.pace.batches,
+        sample_s=member.pace.sample_s,
+        updated_at=now,
+    )
+    session.merge(row)
+
+
+def load_paces(session: Session, run: Run) -> dict[str, tuple[Prong, Pace]]:
+    """How fast devices were at what a run does."""
+    rows = session.scalars(
+        select(Calibration).where(
+            Calibration.dataset_version == run.dataset_version,
+            Calibration.pipeline_hash == run.pipeline_hash,
+        )
+    )
+    return {row.device: (Prong(row.prong), Pace(row.batches, row.sample_s)) for row in rows}
 
 
 def over_runs(session: Session) -> list[uuid.UUID]:
     """The runs that have ended."""
     ended = [state.value for state in TERMINAL]
     return list(session.scalars(select(Run.id).where(Run.state.in_(ended))))
-
-
-def next_token(session: Session, run_id: uuid.UUID) -> int:
-    """A fencing token above all that this run ever gave out."""
-    highest = session.scalar(select(func.max(BatchRow.token)).where(BatchRow.run_id == run_id))
-    return (highest or 0) + 1
 
 
 def next_epoch(session: Session, run_id: uuid.UUID) -> int:
@@ -119,35 +210,44 @@ def drop_open_epochs(session: Session, run_id: uuid.UUID, now: float) -> None:
     )
 
 
+def segments_of(row: Epoch) -> list[Segment]:
+    """The segments of an epoch."""
+    return [Segment(**{**cut, "tail": TailPolicy(cut["tail"])}) for cut in row.segments]
+
+
 def _load_epoch(session: Session, run: Run, row: Epoch) -> EpochSchedule:
-    epoch = EpochSchedule.fresh(row.number, row.batches, run.world_size)
-    epoch.frontier = Frontier(row.head, row.tail)
-    epoch.state = EpochState(row.state)
-    epoch.split = row.split
-    epoch.made_by.update({Prong.CPU: row.made_cpu, Prong.CSD: row.made_csd})
-    mine = (BatchRow.run_id == run.id, BatchRow.epoch == row.number)
-    unconsumed = select(BatchRow).where(*mine, BatchRow.state != BatchState.CONSUMED.value)
-    for found in session.scalars(unconsumed):
-        batch = _batch_from(found)
-        epoch.under_way.put(batch)
-        if batch.state is BatchState.LOST:
-            epoch.frontier.returned.add(batch.index)
-    counts = (
-        select(BatchRow.rank, BatchRow.prong, BatchRow.state, func.count())
-        .where(*mine, BatchRow.rank.is_not(None))
-        .group_by(BatchRow.rank, BatchRow.prong, BatchRow.state)
+    epoch = EpochSchedule(
+        number=row.number,
+        segments=segments_of(row),
+        frontier=Frontier(row.head, row.tail),
+        dealt=Counter({End.HEAD: row.dealt_head, End.TAIL: row.dealt_tail}),
+        settled=dict(row.settled),
+        state=EpochState(row.state),
+        acknowledged=list(row.acknowledged),
+        made_by=Counter({Prong.CPU: row.made_cpu, Prong.CSD: row.made_csd}),
     )
-    for rank, prong, state, count in session.execute(counts):
-        assert rank is not None
-        epoch.received[rank] += count
-        epoch.handed_of[Prong(prong)] += count
-        if state == BatchState.CONSUMED.value:
-            epoch.acknowledged[rank] += count
-            epoch.consumed_of[Prong(prong)] += count
+    mine = (BatchRow.run_id == run.id, BatchRow.epoch == row.number)
+    first = epoch.place(0, min(epoch.acknowledged, default=0))
+    open_ones = or_(BatchRow.position.is_(None), BatchRow.position >= first)
+    found = [
+        _batch_from(entry) for entry in session.scalars(select(BatchRow).where(*mine, open_ones))
+    ]
+    consumed = {b.index for b in found if b.position is not None and epoch.is_consumed(b.position)}
+    epoch.restore(batch for batch in found if batch.index not in consumed)
+    counts = (
+        select(BatchRow.prong, func.count())
+        .where(*mine, BatchRow.position < first)
+        .group_by(BatchRow.prong)
+    )
+    for prong, count in session.execute(counts):
+        epoch.consumed_of[Prong(prong)] += count
+    for batch in found:
+        if batch.index in consumed:
+            epoch.consumed_of[batch.prong] += 1
     made = [state.value for state in BatchState if state.made]
-    bad = select(func.sum(BatchRow.bad)).where(*mine, BatchRow.state.in_(made))
-    epoch.bad = int(session.scalar(bad) or 0)
-    epoch.changed = False
+    sums = select(func.sum(BatchRow.bad), func.sum(cast(BatchRow.isolated, Integer)))
+    bad, isolated = session.execute(sums.where(*mine, BatchRow.state.in_(made))).one()
+    epoch.bad, epoch.isolated = int(bad or 0), int(isolated or 0)
     return epoch
 
 
@@ -172,7 +272,11 @@ def _epoch_values(run_id: uuid.UUID, epoch: EpochSchedule, now: float) -> dict[s
         "batches": epoch.batches,
         "head": epoch.frontier.head,
         "tail": epoch.frontier.tail,
-        "split": epoch.split,
+        "segments": [asdict(segment) for segment in epoch.segments],
+        "dealt_head": epoch.dealt[End.HEAD],
+        "dealt_tail": epoch.dealt[End.TAIL],
+        "acknowledged": list(epoch.acknowledged),
+        "settled": dict(epoch.settled),
         "made_cpu": epoch.made_by[Prong.CPU],
         "made_csd": epoch.made_by[Prong.CSD],
         "consumed": epoch.consumed,
@@ -211,10 +315,23 @@ def _upsert(
     rows: list[dict[str, Any]],
     keep: Set[str] = frozenset(),
 ) -> None:
-    if not rows:
-        return
-    statement = _insert(session)(table)
-    keys = [column.name for column in table.__table__.primary_key]
-    others = [name for name in rows[0] if name not in keys and name not in keep]
-    changes = {name: statement.excluded[name] for name in others}
-    session.execute(statement.on_conflict_do_update(index_elements=keys, set_=changes), rows)
+    if rows:
+        statement = _upsert_statement(_insert(session), table, frozenset(keep))
+        session.connection().execute(statement, rows)
+
+
+@cache
+def _upsert_statement(
+    insert: Any, table: type[BatchRow] | type[Epoch], keep: frozenset[str]
+) -> Insert:
+    """Made once: to put it together takes longer than to run it."""
+    columns = table.__table__.columns
+    statement = insert(table.__table__)
+    changes = {
+        column.name: statement.excluded[column.name]
+        for column in columns
+        if not column.primary_key and column.name not in keep
+    }
+    keys = [column.name for column in columns if column.primary_key]
+    made: Insert = statement.on_conflict_do_update(index_elements=keys, set_=changes)
+    return made

@@ -113,7 +113,12 @@ class Run(Base):
     epochs: Mapped[int]
     seed: Mapped[int]
     strategy: Mapped[str] = mapped_column(String(32))
+    reorder_window: Mapped[int | None]
+    calibration: Mapped[int] = mapped_column(default=10, server_default="10")
+    replay_of: Mapped[uuid.UUID | None]
     world_size: Mapped[int]
+    tail: Mapped[str] = mapped_column(String(16), default="short", server_default="short")
+    tokens: Mapped[int] = mapped_column(default=1, server_default="1")
     on_bad: Mapped[str] = mapped_column(String(16))
     max_bad_share: Mapped[float]
     state: Mapped[str] = mapped_column(String(16), index=True)
@@ -124,7 +129,7 @@ class Run(Base):
 
 
 class Epoch(Base):
-    """One epoch of a run: the frontier and where it ended."""
+    """One epoch of a run: the frontier, what was dealt, and where it ended."""
 
     __tablename__ = "epochs"
 
@@ -136,7 +141,11 @@ class Epoch(Base):
     batches: Mapped[int]
     head: Mapped[int]
     tail: Mapped[int]
-    split: Mapped[int | None]
+    segments: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
+    dealt_head: Mapped[int]
+    dealt_tail: Mapped[int]
+    acknowledged: Mapped[list[int]] = mapped_column(JSON)
+    settled: Mapped[dict[str, Any]]
     made_cpu: Mapped[int]
     made_csd: Mapped[int]
     consumed: Mapped[int]
@@ -145,7 +154,10 @@ class Epoch(Base):
 
 
 class BatchRow(Base):
-    """One batch from its first lease to its consumption: both the lease and the ledger's entry."""
+    """One batch from its first lease on: both the lease and the ledger's entry.
+
+    That it was consumed is not written here: its epoch knows how far each rank has come.
+    """
 
     __tablename__ = "batches"
 
@@ -160,6 +172,7 @@ class BatchRow(Base):
     attempt: Mapped[int]
     failures: Mapped[int]
     losses: Mapped[int]
+    kills: Mapped[int]
     device: Mapped[str | None] = mapped_column(String(64))
     leased_at: Mapped[float]
     deadline: Mapped[float]
@@ -171,12 +184,40 @@ class BatchRow(Base):
     cpu_s: Mapped[float]
     samples: Mapped[int]
     bad: Mapped[int]
-    rank: Mapped[int | None]
-    step: Mapped[int | None]
-    consumed_at: Mapped[float | None]
+    position: Mapped[int | None]
+    from_tail: Mapped[bool]
+    isolated: Mapped[bool]
     reason: Mapped[str | None] = mapped_column(Text)
 
-    __table_args__ = (Index("ix_batches_unconsumed", "run_id", "epoch", "state"),)
+    __table_args__ = (Index("ix_batches_position", "run_id", "epoch", "position"),)
+
+
+class CertificateRow(Base):
+    """The sealed certificate of an epoch that is over."""
+
+    __tablename__ = "certificates"
+
+    run_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True
+    )
+    epoch: Mapped[int] = mapped_column(primary_key=True)
+    body: Mapped[str] = mapped_column(Text)
+    digest: Mapped[str] = mapped_column(String(64))
+    sealed_at: Mapped[float]
+
+
+class Calibration(Base):
+    """How fast a device was at a dataset and a pipeline: the next run begins with it."""
+
+    __tablename__ = "calibrations"
+
+    dataset_version: Mapped[str] = mapped_column(String(64), primary_key=True)
+    pipeline_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
+    device: Mapped[str] = mapped_column(String(64), primary_key=True)
+    prong: Mapped[str] = mapped_column(String(8))
+    batches: Mapped[int]
+    sample_s: Mapped[float]
+    updated_at: Mapped[float]
 
 
 class BadSample(Base):

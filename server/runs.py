@@ -9,20 +9,46 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from ddlp.core.errors import Conflict, InvalidInput, NotFound
-from ddlp.core.messages import EpochInfo, RunCreate, RunInfo, WorkSpec
+from ddlp.core.messages import (
+    EpochInfo,
+    ReplayCreate,
+    RunCreate,
+    RunInfo,
+    StrategyChange,
+    WorkSpec,
+)
 from ddlp.core.pipeline import ENGINE
-from ddlp.core.schedule import strategy
-from ddlp.core.types import BadPolicy, EpochState, Prong, RunState
-from ddlp.server import datasets, figures, pipelines, quarantine
-from ddlp.server.board import run_plan
+from ddlp.core.schedule import Replay, strategy
+from ddlp.core.types import BadPolicy, EpochState, Prong, RunState, TailPolicy
+from ddlp.server import certificates, datasets, figures, pipelines, quarantine
+from ddlp.server.board import ActiveRun, run_plan
 from ddlp.server.database import refers_to_nothing
 from ddlp.server.ledger import audit
 from ddlp.server.models import Dataset, Epoch, Run
 
+_COPIED = (
+    "dataset_id",
+    "dataset",
+    "dataset_version",
+    "pipeline",
+    "pipeline_hash",
+    "transforms",
+    "samples",
+    "batch_size",
+    "epochs",
+    "seed",
+    "calibration",
+    "world_size",
+    "tail",
+    "on_bad",
+    "max_bad_share",
+)
+"""What a replay shares with the run that it follows."""
+
 
 def create(session: Session, body: RunCreate) -> Run:
     """Check and remember a run."""
-    strategy(body.strategy)
+    strategy(body.strategy, body.reorder_window)
     dataset = datasets.find_ready(session, body.dataset)
     pipeline = pipelines.find(session, body.pipeline)
     if body.batch_size > dataset.samples:
@@ -45,13 +71,47 @@ def create(session: Session, body: RunCreate) -> Run:
         epochs=body.epochs,
         seed=body.seed,
         strategy=body.strategy,
+        reorder_window=body.reorder_window,
+        calibration=body.calibration,
         world_size=body.world_size,
+        tail=body.tail.value,
         on_bad=body.on_bad.value,
         max_bad_share=body.max_bad_share,
         state=RunState.CREATED.value,
         created_at=now,
     )
     _check_world(row)
+    _add(session, row)
+    audit(session, "run.create", row.name, now, **body.model_dump(mode="json"))
+    return row
+
+
+def create_replay(session: Session, ref: str, body: ReplayCreate) -> Run:
+    """A run that follows the recorded order of another one."""
+    source = find(session, ref)
+    recorded = certificates.orders(session, source)
+    if RunState(source.state) is not RunState.COMPLETED or len(recorded) < source.epochs:
+        raise Conflict(
+            f"run {source.name} is {source.state} with {len(recorded)} of {source.epochs} epochs "
+            "complete; only one that was completed can be replayed"
+        )
+    copied = {name: getattr(source, name) for name in _COPIED}
+    now = time.time()
+    row = Run(
+        **copied,
+        name=body.name or _free_name(session, source.dataset),
+        engine=ENGINE,
+        strategy=Replay.name,
+        replay_of=source.id,
+        state=RunState.CREATED.value,
+        created_at=now,
+    )
+    _add(session, row)
+    audit(session, "run.replay", row.name, now, of=source.name)
+    return row
+
+
+def _add(session: Session, row: Run) -> None:
     try:
         session.add(row)
         session.flush()
@@ -61,8 +121,14 @@ def create(session: Session, body: RunCreate) -> Run:
                 f"dataset {row.dataset} was removed meanwhile; see: ddlp dataset list"
             ) from error
         raise Conflict(f"there is a run {row.name} already; choose another name") from error
-    audit(session, "run.create", row.name, now, **body.model_dump(mode="json"))
-    return row
+
+
+def switch(run: ActiveRun, session: Session, body: StrategyChange, now: float) -> None:
+    """Go on with another strategy; devices of prongs that it does not use are let finish."""
+    run.schedule.switch(strategy(body.strategy, body.reorder_window))
+    row = session.get_one(Run, run.id)
+    row.strategy, row.reorder_window, row.replay_of = body.strategy, body.reorder_window, None
+    audit(session, "run.strategy", run.name, now, **body.model_dump(mode="json"))
 
 
 def find(session: Session, ref: str) -> Run:
@@ -135,7 +201,11 @@ def _info(run: Run, totals: figures.Totals, bad_samples: int) -> RunInfo:
         epochs=run.epochs,
         seed=run.seed,
         strategy=run.strategy,
+        reorder_window=run.reorder_window,
+        calibration=run.calibration,
+        replay_of=run.replay_of,
         world_size=run.world_size,
+        tail=TailPolicy(run.tail),
         on_bad=BadPolicy(run.on_bad),
         max_bad_share=run.max_bad_share,
         bad_samples=bad_samples,
@@ -155,10 +225,13 @@ def _info(run: Run, totals: figures.Totals, bad_samples: int) -> RunInfo:
 
 
 def _check_world(run: Run) -> None:
-    batches = run_plan(run).batches
-    if run.world_size > batches:
+    plan = run_plan(run)
+    if run.world_size > run.samples:
+        raise InvalidInput(f"{run.world_size} ranks cannot share {run.samples} samples")
+    if not plan.batches:
         raise InvalidInput(
-            f"{run.world_size} ranks cannot share {batches} batches; use a smaller batch size"
+            f"{run.samples} samples do not fill one batch of {run.batch_size} for each of "
+            f"{run.world_size} ranks; use a smaller batch size, or tail short or pad"
         )
 
 
@@ -170,14 +243,16 @@ def _free_name(session: Session, dataset: str) -> str:
 
 
 def _epoch_info(row: Epoch) -> EpochInfo:
+    last = row.segments[-1]
+    before = last["position"] - last["first"]
     return EpochInfo(
         number=row.number,
         state=EpochState(row.state),
         batches=row.batches,
-        head=row.head,
-        tail=row.tail,
-        split=row.split,
-        meeting_point=row.head if row.head >= row.tail else None,
+        head=row.head + before,
+        tail=row.tail + before,
+        split=row.settled.get("split"),
+        meeting_point=row.head + before if row.head >= row.tail else None,
         made={Prong.CPU.value: row.made_cpu, Prong.CSD.value: row.made_csd},
         consumed=row.consumed,
         started_at=row.started_at,

@@ -44,14 +44,15 @@ def take(board: Board, run_id: uuid.UUID, now: float) -> Snapshot:
     run = board.run(run_id)
     epoch = _shown_epoch(run)
     heard = max(run.trainers.values(), default=None)
+    split = epoch.settled.get("split") if epoch else None
     return Snapshot(
         state=run.state,
         epoch=epoch.number if epoch else None,
-        batches=run.schedule.plan.batches,
+        batches=epoch.batches if epoch else run.schedule.plan.batches,
         consumed=epoch.consumed if epoch else 0,
         cpu=_front(run, epoch, Prong.CPU, now),
         csd=_front(run, epoch, Prong.CSD, now),
-        split=epoch.split if epoch else None,
+        split=int(split) if split is not None else None,
         meeting_point=epoch.meeting_point if epoch else None,
         delivered_images_per_s=run.telemetry.images_per_s(now, "trainer"),
         wait_share=run.telemetry.wait_share(),
@@ -73,13 +74,14 @@ def _front(run: ActiveRun, epoch: EpochSchedule | None, prong: Prong, now: float
     rate = run.telemetry.images_per_s(now, prong.value)
     if epoch is None:
         return Front(0, 0, 0, 0, rate)
-    frontier = epoch.frontier
-    taken = frontier.head if prong is Prong.CPU else epoch.batches - frontier.tail
+    frontier, segment = epoch.frontier, epoch.segment
+    head = segment.position + frontier.head - segment.first
+    taken = head if prong is Prong.CPU else segment.last - frontier.tail
     count = epoch.under_way.count
     return Front(
         taken=taken,
         delivered=epoch.consumed_of[prong],
         ready=count(prong, BatchState.READY, BatchState.HANDED),
-        leased=epoch.in_flight(prong),
+        leased=count(prong, BatchState.QUEUED, BatchState.LEASED),
         images_per_s=rate,
     )

@@ -44,7 +44,7 @@ def index(request: Request, session: SessionDep, context: ContextDep) -> HTMLRes
             ],
             "devices": [
                 device_row(info)
-                for info in devices.list_all(session, context.settings, time.time())
+                for info in devices.list_all(session, context.settings, context.dispatcher.now())
             ],
             "datasets": [
                 dataset_view(dataset_info(context, row)) for row in datasets.list_all(session)

@@ -4,9 +4,9 @@ import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from ddlp.core.lifecycle import ALLOWED
+from ddlp.core.lifecycle import ALLOWED, TERMINAL
 from ddlp.core.messages import DeviceInfo, EpochInfo, RunInfo
-from ddlp.core.schedule import STRATEGIES
+from ddlp.core.schedule import CHOICES, STRATEGIES
 from ddlp.core.types import EpochState, Prong, RunState
 from ddlp.server.snapshot import Front, Snapshot
 
@@ -76,6 +76,9 @@ class RunView:
     epochs: list[tuple[int, str, str, str, str]]
     engine: str
     facts: list[tuple[str, str]]
+    strategy: str
+    strategies: list[str]
+    """What it can be switched to; none once it is over."""
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,7 @@ def run_view(
         reason=info.reason,
         chips=[
             _epoch_chip(info, epochs, seen),
-            info.strategy,
+            _strategy_chip(info),
             f"batch {info.batch_size}",
             f"seed {info.seed}",
             *_bad_chip(info),
@@ -144,9 +147,15 @@ def run_view(
             ("dataset", f"{info.dataset} · {info.samples:,} samples · {info.dataset_version[:12]}"),
             ("pipeline", f"{info.pipeline} · {info.pipeline_hash[:12]}"),
             ("strategy", STRATEGIES[info.strategy].summary),
-            ("ranks", str(info.world_size)),
+            (
+                "ranks",
+                f"{info.world_size} · samples that fill no batch for each: {info.tail.value}",
+            ),
             ("created", exact(info.created_at)),
+            *([("replays", str(info.replay_of))] if info.replay_of else []),
         ],
+        strategy=info.strategy,
+        strategies=[] if state in TERMINAL else list(CHOICES),
     )
 
 
@@ -196,6 +205,11 @@ def _epoch_chip(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -
         else max((e.number for e in epochs), default=0)
     )
     return f"epoch {number + 1} of {info.epochs}"
+
+
+def _strategy_chip(info: RunInfo) -> str:
+    window = "" if info.reorder_window is None else f", window {info.reorder_window}"
+    return f"{info.strategy}{window}"
 
 
 def _bad_chip(info: RunInfo) -> list[str]:

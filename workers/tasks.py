@@ -1,85 +1,120 @@
-"""What a worker process does with one message: claim, make, commit.
-
-A commit is on its way while the next batch is made. Should the process die meanwhile, its batch is
-as lost as if it had died a moment earlier.
+"""What a worker process does with one message: claim its leases, make them one by one, report.
 
 A process that is still at work well after its lease ran out is ended by the kernel, whatever it
 hangs in: the batch has been given to someone else, and the pool starts another process.
 """
 
 import logging
+import os
 import signal
+import time
 import uuid
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 
 from ddlp.core.client import Client
 from ddlp.core.errors import (
     BadSample,
     Conflict,
     DdlpError,
-    InvalidInput,
     NoRoom,
     NotFound,
+    Refused,
     Unavailable,
 )
-from ddlp.core.messages import Claim, Claimed, Commit, Failure, Lease, WorkSpec
-from ddlp.core.produce import Producer, forget
+from ddlp.core.messages import Claim, Claimed, Failure, Granted, Lease, WorkSpec
+from ddlp.core.process import is_alive
+from ddlp.core.produce import Producer
 from ddlp.core.schedule import Made
 from ddlp.core.store import BatchStore
 from ddlp.workers.device import WorkerDevice
+from ddlp.workers.reporter import Reporter
 
 _KEPT_RUNS = 4
+_KEPT_TOKENS = 1024
 _GRACE_S = 10.0
 """A batch that is only a little late is finished: it tells how long its device takes."""
+_REPORT_PATIENCE_S = 60.0
+_SETTLE_S = 5.0
+_LEASES = TypeAdapter(list[Lease])
 
 log = logging.getLogger(__name__)
 
 
 class Bench:
-    """One worker process's place of work: its connection and the runs it has at hand."""
+    """One worker process's place of work: its connections and the runs it has at hand."""
 
     def __init__(self, device: WorkerDevice, url: str) -> None:
         self._device = device
         self._client = Client(url)
-        self._reports = Client(url)
-        self._reporter = ThreadPoolExecutor(1, thread_name_prefix="commit")
-        self._report: Future[None] | None = None
         self._store = BatchStore(device.store)
+        reports = Client(url, patience_s=_REPORT_PATIENCE_S)
+        self._reporter = Reporter(reports, device.name, self._store.maps.clear)
         self._producers: dict[uuid.UUID, Producer] = {}
+        self._done: deque[tuple[uuid.UUID, int]] = deque(maxlen=_KEPT_TOKENS)
 
     def handle(self, body: Any) -> None:
         """Work off one message. It may be late, doubled or nonsense: then nothing happens."""
         try:
-            lease = Lease.model_validate(body)
+            leases = _LEASES.validate_python(body)
         except ValidationError as error:
-            log.warning("a message that is no lease was dropped: %s", error)
+            log.warning("a message that holds no leases was dropped: %s", error)
             return
-        with _told(lease):
-            claim = Claim(lease=lease, device=self._device.name)
-            claimed = Claimed.model_validate(self._client.post("/leases/claim", claim))
-            with _ended_after(claimed.lasts_s + min(claimed.lasts_s, _GRACE_S)):
-                made = self._work(claimed.lease)
-            if made is not None:
-                self.settle()
-                self._report = self._reporter.submit(self._commit, claimed.lease, made)
+        leases = [lease for lease in leases if (lease.run, lease.token) not in self._done]
+        if not leases:
+            return
+        try:
+            granted = self._claim(leases)
+        except (Conflict, NotFound, Unavailable) as error:
+            log.warning("gave up on %d leases: %s", len(leases), error)
+            return
+        claimed_at = time.monotonic()
+        for entry in granted:
+            left_s = entry.lasts_s - (time.monotonic() - claimed_at)
+            if left_s > 0:
+                self._work(entry.lease, left_s + min(entry.lasts_s, _GRACE_S))
+        self._reporter.flush()
 
-    def settle(self) -> None:
-        """Wait until what was made so far is committed."""
-        if self._report is not None:
-            self._report.result()
+    def settle(self, timeout_s: float | None = None) -> None:
+        """Wait until what was made so far is reported."""
+        self._reporter.settle(timeout_s)
 
-    def _work(self, lease: Lease) -> Made | None:
+    def _claim(self, leases: list[Lease], dead: int | None = None) -> list[Granted]:
+        claim = Claim(device=self._device.name, process=os.getpid(), leases=leases, dead=dead)
+        claimed = Claimed.model_validate(self._client.post("/leases/claim", claim))
+        orphans: dict[int, list[Lease]] = {}
+        for entry in claimed.denied:
+            log.info("dropped: %s", entry.reason)
+            if entry.process is not None and entry.process != dead and _is_dead(entry.process):
+                orphans.setdefault(entry.process, []).append(entry.lease)
+        # Their message came here because their process died: the server has not heard of that.
+        again = [self._claim(left, process) for process, left in orphans.items()]
+        return claimed.granted + [granted for group in again for granted in group]
+
+    def _work(self, lease: Lease, seconds: float) -> None:
+        if lease.losses:  # should it kill this process, nothing else is to be blamed
+            self._reporter.settle(_SETTLE_S)
+        with _ended_after(seconds):
+            made = self._make(lease)
+        self._done.append((lease.run, lease.token))
+        if made is not None:
+            self._reporter.made(lease, made)
+        if lease.losses:
+            self._reporter.settle(_SETTLE_S)
+
+    def _make(self, lease: Lease) -> Made | None:
         try:
             return self._producer(lease.run).make(lease, self._device.speed)
         except BadSample as error:
             self._fail(lease, str(error), permanent=True)
         except NoRoom as error:
             self._fail(lease, str(error), no_room=True)
+        except (Refused, NotFound, Unavailable) as error:
+            log.warning("gave up on batch %d: %s", lease.index, error)
         except DdlpError as error:
             self._fail(lease, str(error))
         except Exception as error:  # the border of the task: the run must learn of it
@@ -95,52 +130,20 @@ class Bench:
             self._producers[run] = Producer(spec, self._store, self._device.name)
         return self._producers[run]
 
-    def _commit(self, lease: Lease, made: Made) -> None:
-        commit = Commit(
-            lease=lease,
-            device=self._device.name,
-            nbytes=made.nbytes,
-            checksum=made.checksum,
-            seconds=made.seconds,
-            cpu_s=made.cpu_s,
-            bad=list(made.bad),
-        )
-        with _told(lease):
-            try:
-                self._reports.post("/leases/commit", commit)
-            except Conflict:
-                forget(made)
-                raise
-            except InvalidInput as error:
-                forget(made)
-                self._reports.post("/leases/fail", self._failure(lease, str(error), permanent=True))
-
     def _fail(
         self, lease: Lease, reason: str, permanent: bool = False, no_room: bool = False
     ) -> None:
-        self._client.post("/leases/fail", self._failure(lease, reason, permanent, no_room))
-
-    def _failure(
-        self, lease: Lease, reason: str, permanent: bool = False, no_room: bool = False
-    ) -> Failure:
-        return Failure(
-            lease=lease,
-            device=self._device.name,
-            reason=reason[:2000],
-            permanent=permanent,
-            no_room=no_room,
-        )
+        failure = Failure(lease=lease, reason=reason[:2000], permanent=permanent, no_room=no_room)
+        self._reporter.failed(failure)
 
 
-@contextmanager
-def _told(lease: Lease) -> Iterator[None]:
-    """Note in the log what becomes of a lease that cannot be worked off, and nothing more."""
+def _is_dead(process: int) -> bool:
+    """Whether a process of this host has ended, waited for or not."""
     try:
-        yield
-    except (Conflict, NotFound) as error:
-        log.info("dropped: %s", error)
-    except Unavailable as error:
-        log.warning("gave up on batch %d: %s", lease.index, error)
+        with open(f"/proc/{process}/stat") as stat:
+            return stat.read().rsplit(")", 1)[1].split()[0] == "Z"
+    except OSError:
+        return not is_alive(process)
 
 
 @contextmanager

@@ -4,7 +4,12 @@ import os
 from typing import Any
 
 from celery import Celery
-from celery.signals import worker_process_init, worker_ready, worker_shutting_down
+from celery.signals import (
+    worker_process_init,
+    worker_process_shutdown,
+    worker_ready,
+    worker_shutting_down,
+)
 from celery.worker.state import active_requests, total_count
 
 from ddlp.core.errors import InvalidInput
@@ -15,13 +20,15 @@ from ddlp.workers.device import Presence, WorkerDevice
 from ddlp.workers.tasks import Bench
 from ddlp.workers.watchdog import Watchdog
 
+_SETTLE_S = 2.0
+
 
 def run_worker(settings: Settings, device: WorkerDevice) -> None:
     """Serve until told to stop."""
     if settings.redis_url is None:
         raise InvalidInput("DDLP_REDIS_URL is not set; name the broker, or use: ddlp up")
     celery = create_celery(settings.redis_url)
-    _add_task(celery, device, settings.server_url)
+    benches = _add_task(celery, device, settings.server_url)
     check_broker(settings.redis_url)
     watchdog = Watchdog(settings.redis_url, device.prong.value, _Progress())
     presence = Presence(device, settings.server_url, watchdog)
@@ -37,9 +44,14 @@ def run_worker(settings: Settings, device: WorkerDevice) -> None:
     def child(**_: Any) -> None:
         die_with_parent(main)
 
+    def ending(**_: Any) -> None:
+        for bench in benches.values():
+            bench.settle(_SETTLE_S)
+
     worker_ready.connect(ready)
     worker_shutting_down.connect(stopping)
     worker_process_init.connect(child)
+    worker_process_shutdown.connect(ending)
     worker = celery.Worker(
         hostname=f"{device.name}@{device.prong}",
         pool="prefork",
@@ -65,7 +77,7 @@ class _Progress:
         return bool(active_requests) or self._taken != before
 
 
-def _add_task(celery: Celery, device: WorkerDevice, url: str) -> None:
+def _add_task(celery: Celery, device: WorkerDevice, url: str) -> dict[int, Bench]:
     benches: dict[int, Bench] = {}
 
     @celery.task(name=TASK)  # type: ignore[untyped-decorator]
@@ -75,3 +87,5 @@ def _add_task(celery: Celery, device: WorkerDevice, url: str) -> None:
         if pid not in benches:
             benches[pid] = Bench(device, url)
         benches[pid].handle(body)
+
+    return benches

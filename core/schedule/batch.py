@@ -1,8 +1,22 @@
 """One batch of an epoch on its way from lease to consumption."""
 
-from dataclasses import dataclass
+from __future__ import annotations
+
+from dataclasses import dataclass, field
 
 from ddlp.core.types import BatchState, Prong
+
+
+@dataclass
+class Rival:
+    """A second lease of a batch: whoever commits first wins, the other is fenced off."""
+
+    prong: Prong
+    token: int
+    leased_at: float
+    deadline: float
+    device: str | None = None
+    process: int = 0
 
 
 @dataclass
@@ -20,7 +34,9 @@ class Batch:
     failures: int = 0
     """Attempts that ended with an error."""
     losses: int = 0
-    """Attempts of which nothing was heard any more."""
+    """Attempts that took longer than their lease."""
+    kills: int = 0
+    """Attempts during which the worker died."""
     device: str | None = None
     location: str | None = None
     nbytes: int = 0
@@ -32,7 +48,34 @@ class Batch:
     bad: int = 0
     """How many of those planned could not be used when it was made last."""
     ready_at: float | None = None
-    rank: int | None = None
-    step: int | None = None
-    consumed_at: float | None = None
+    position: int | None = None
+    """Its place in the order of delivery, once it was dealt."""
+    from_tail: bool = False
+    """From which end it was dealt."""
+    isolated: bool = False
+    """It killed too many workers, and was left out."""
     reason: str | None = None
+    process: int = field(default=0, metadata={"kept": False})
+    """The process of the device that makes it."""
+    started_at: float | None = field(default=None, metadata={"kept": False})
+    """Since when it is being made; a process makes what it holds one after the other."""
+    rival: Rival | None = field(default=None, metadata={"kept": False})
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The tokens that may commit it."""
+        return (self.token,) if self.rival is None else (self.token, self.rival.token)
+
+    @property
+    def careful(self) -> bool:
+        """Whether it is made with care, each sample in a process of its own."""
+        return self.losses + self.kills > 0
+
+    def promote(self) -> None:
+        """The second lease takes the place of the first."""
+        assert self.rival is not None
+        rival, self.rival = self.rival, None
+        self.token, self.device, self.process = rival.token, rival.device, rival.process
+        self.leased_at, self.deadline = rival.leased_at, rival.deadline
+        self.started_at = None
+        self.attempt += 1

@@ -1,6 +1,9 @@
 """The two-ended cursor over the batches of an epoch: what has never been given out lies between."""
 
 from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from ddlp.core.types import End
 
 
 @dataclass
@@ -10,33 +13,49 @@ class Frontier:
     head: int
     tail: int
     returned: set[int] = field(default_factory=set)
+    _line: list[tuple[float, int]] = field(default_factory=list)
+    """Lost ones in the order in which they are needed; some may have been taken meanwhile."""
+
+    @property
+    def untouched(self) -> int:
+        """Batches that nobody has been given."""
+        return self.tail - self.head
 
     @property
     def met(self) -> bool:
         """Whether both ends have met and nothing waits to be given out again."""
         return self.head >= self.tail and not self.returned
 
-    def next(self, end: str) -> int:
+    def next(self, end: End) -> int:
         """The batch that would be taken from an end."""
-        return self.head if end == "head" else self.tail - 1
+        return self.head if end is End.HEAD else self.tail - 1
 
-    def take_head(self, stop: int) -> int | None:
-        """The next batch from the head, below `stop`."""
-        if self.head >= min(stop, self.tail):
+    def take(self, end: End, stop: int) -> int | None:
+        """The next batch from an end: below `stop` from the head, at it or above from the tail."""
+        index = self.next(end)
+        if self.head >= self.tail or (index >= stop if end is End.HEAD else index < stop):
             return None
-        self.head += 1
-        return self.head - 1
+        if end is End.HEAD:
+            self.head += 1
+        else:
+            self.tail -= 1
+        return index
 
-    def take_tail(self, stop: int) -> int | None:
-        """The next batch from the tail, at `stop` or above."""
-        if self.tail <= max(stop, self.head):
-            return None
-        self.tail -= 1
-        return self.tail
+    def give_back(self, index: int, place: int | None) -> None:
+        """A lost batch waits to be given out again: those that hold a place come first."""
+        self.returned.add(index)
+        heappush(self._line, (float("inf") if place is None else place, index))
 
     def take_returned(self, among: set[int] | None = None) -> int | None:
-        """A lost batch, the lowest first; where a set is given, one of that."""
-        index = min(self.returned if among is None else self.returned & among, default=None)
+        """The lost batch that is needed next; where a set is given, one of that."""
+        index = self._next_returned() if among is None else min(self.returned & among, default=None)
         if index is not None:
             self.returned.remove(index)
         return index
+
+    def _next_returned(self) -> int | None:
+        while self._line:
+            _, index = heappop(self._line)
+            if index in self.returned:
+                return index
+        return None

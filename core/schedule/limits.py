@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from ddlp.core.types import Prong
+from ddlp.core.types import BadPolicy, Prong
 
 
 @dataclass(frozen=True)
@@ -12,25 +12,39 @@ class Limits:
     """Every number that bounds what a run may have under way."""
 
     queue_per_slot: int = 2
-    """Leases in a prong's queue for each worker slot that serves it."""
+    """Messages in a prong's queue, or worked on, for each worker slot that serves it."""
+    message_s: float = 0.6
+    """How much work one message carries; at least one batch."""
+    message_leases: int = 32
+    """How many leases one message carries at the most."""
     stored: dict[Prong, int] = field(default_factory=lambda: {Prong.CPU: 16, Prong.CSD: 64})
-    """Batches of a prong that may be under way or lie in its store, unconsumed."""
+    """Batches of a prong that may be under way or lie in its store, not yet dealt."""
     queued_s: float = 5.0
     """How long a lease may wait for a worker to claim it, beyond what is queued before it."""
     unknown_s: float = 60.0
-    """What a batch may take on a prong that has not made one yet."""
+    """What a batch may take on a device that has not made one yet."""
     lease_floor_s: float = 10.0
     """A claimed lease lasts at least this long."""
     lease_factor: float = 10.0
-    """A claimed lease lasts this many times what its prong needs for a batch."""
+    """A claimed lease lasts this many times what its device needs for a batch."""
+    lease_growth: int = 8
+    """An attempt after one that was late lasts twice as long, up to this many times."""
     failures: int = 3
     """Errors at one batch before the run is given up."""
+    kills: int = 3
+    """Workers that may die at one batch before it is isolated."""
     losses: int = 12
-    """Attempts at one batch that may be lost (late, or with their worker) before that."""
+    """Attempts at one batch that may outlast their lease before the run is given up."""
     calibration_batches: int = 10
-    """Batches a prong makes before `mte` fixes its split."""
+    """Batches a device makes before `mte` and `bounded` fix what they fix."""
+    overdue_factor: float = 3.0
+    """A batch that a rank waits for is raced when it has taken this many times what it should."""
+    overdue_floor_s: float = 1.0
+    """It is not raced before it has taken this long."""
     sample_s: float = 30.0
     """What one sample may take: added to the lease of a batch that is made with care."""
+    on_bad: BadPolicy = BadPolicy.FAIL
+    """Whether a batch that kills its workers ends the run, or is left out."""
     bad_share: float = 0.01
     """Share of an epoch's samples that may be bad before the run is given up."""
 

@@ -1,18 +1,42 @@
-"""What goes in and out of a schedule: a worker's report of a batch, and what must be remembered."""
+"""What goes in and out of a schedule: leases, reports of workers, and what must be remembered."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 
 from ddlp.core.mishap import Mishap
+from ddlp.core.plan import Places
 from ddlp.core.schedule.batch import Batch
 from ddlp.core.schedule.epoch import EpochSchedule
+from ddlp.core.types import Prong
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A lease to be sent to a prong's workers."""
+
+    prong: Prong
+    epoch: int
+    index: int
+    token: int
+    places: Places
+    losses: int
+    """Attempts at this batch of which nothing was heard any more."""
+
+
+@dataclass(frozen=True)
+class Holder:
+    """Who claims a lease: a process of a device."""
+
+    device: str
+    process: int = 0
 
 
 @dataclass(frozen=True)
 class Made:
     """A worker's report of a finished batch."""
 
+    device: str
     location: str
     nbytes: int
     checksum: int

@@ -1,26 +1,50 @@
-"""What a rank waits for, in words."""
+"""What a rank waits for, in words: the batch, who has it, when that one was last heard of."""
 
+from collections.abc import Mapping
+
+from ddlp.core.schedule.batch import Batch
 from ddlp.core.schedule.run import RunSchedule
 
 
-def explain_wait(run: RunSchedule, rank: int, epoch: int, now: float) -> str:
-    """What a rank that got nothing is waiting for, in one sentence."""
+def explain_wait(
+    run: RunSchedule, epoch: int, now: float, last_seen: Mapping[str, float] | None = None
+) -> str:
+    """What a rank that got nothing is waiting for, in one sentence, and what can be done."""
     prongs = run.strategy.prongs
-    if not any(run.slots[prong] for prong in prongs):
+    if not run.fleet.alive(prongs):
         wanted = " or ".join(prongs)
         return f"no live device serves {wanted}; start one with: ddlp worker --prong {prongs[0]}"
     schedule = run.epochs.get(epoch)
     if schedule is None:
         return f"epoch {epoch} is not open yet; other ranks are still in an earlier one"
-    waiting = schedule.under_way.in_flight()
-    due = run.strategy.due(schedule, rank)
-    waiting = [batch for batch in waiting if batch.index == due] or waiting
+    resting = [f"{prong}: {rest.reason}" for prong, rest in run.resting.items()]
+    if resting:
+        return f"room in the store of {'; '.join(resting)}"
+    if run.is_ahead(schedule):
+        done = schedule.acknowledged
+        slowest = done.index(min(done))
+        return (
+            f"rank {slowest}, which has consumed {done[slowest]} of its batches of epoch {epoch} "
+            f"while another has consumed {max(done)}; see whether it is alive"
+        )
+    under_way = schedule.under_way.in_flight()
+    due = run.urgent(schedule)
+    steps = [batch for batch in under_way if batch.position is not None]
+    waiting = steps or [batch for batch in under_way if batch.index in due] or under_way
     if not waiting:
-        return f"epoch {epoch} has no batch under way"
+        return f"epoch {epoch} has no batch under way; see the server's log"
     oldest = min(waiting, key=lambda batch: batch.leased_at)
-    holder = oldest.device or f"queue {oldest.prong}, not picked up yet"
     return (
-        f"batch {oldest.index} of epoch {epoch}, held by {holder} for "
-        f"{now - oldest.leased_at:.1f} s (attempt {oldest.attempt}); its lease ends in "
+        f"batch {oldest.index} of epoch {epoch}, held by {_holder(oldest, now, last_seen or {})} "
+        f"for {now - oldest.leased_at:.1f} s (attempt {oldest.attempt}); its lease ends in "
         f"{max(0.0, oldest.deadline - now):.1f} s and it is then given out again"
+    )
+
+
+def _holder(batch: Batch, now: float, last_seen: Mapping[str, float]) -> str:
+    if batch.device is None:
+        return f"queue {batch.prong} and not picked up yet"
+    seen = last_seen.get(batch.device)
+    return (
+        batch.device if seen is None else f"{batch.device} (last heard of {now - seen:.1f} s ago)"
     )

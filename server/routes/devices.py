@@ -1,7 +1,5 @@
 """Devices."""
 
-import time
-
 from fastapi import APIRouter
 
 from ddlp.core.messages import DeviceInfo, DeviceRegister, Heartbeat
@@ -14,7 +12,7 @@ router = APIRouter(prefix="/devices", tags=["devices"])
 @router.get("")
 def list_all(session: SessionDep, context: ContextDep) -> list[DeviceInfo]:
     """All devices that ever registered, and whether they are alive."""
-    return devices.list_all(session, context.settings, time.time())
+    return devices.list_all(session, context.settings, context.dispatcher.now())
 
 
 @router.post("", status_code=201)

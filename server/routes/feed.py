@@ -3,14 +3,15 @@
 import uuid
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
 from ddlp.core.errors import Conflict, NotFound
 from ddlp.core.lifecycle import TERMINAL
-from ddlp.core.messages import Attach, Attached, Damaged, Fed, FeedRequest, Rewind
+from ddlp.core.messages import Attach, Attached, Damaged, Fed, FeedRequest, Rewind, Where
 from ddlp.core.types import BadPolicy, RunState
+from ddlp.server import serving
 from ddlp.server.board import run_plan
-from ddlp.server.context import Context, ContextDep, done, find_run
+from ddlp.server.context import Context, ContextDep, as_json, done, find_run
 from ddlp.server.dispatcher import Action
 from ddlp.server.models import Run
 
@@ -24,8 +25,8 @@ async def attach(ref: str, body: Attach, context: ContextDep) -> Attached:
     if RunState(row.state) in TERMINAL:
         raise _over(row)
     session = uuid.uuid4()
-    epoch, step = await _while_active(
-        context, ref, lambda board, _, now: board.attach(row.id, session, body)
+    where: Where = await _while_active(
+        context, ref, lambda board, _, now: serving.attach(board.run(row.id), session, body)
     )
     return Attached(
         run=row.id,
@@ -36,28 +37,32 @@ async def attach(ref: str, body: Attach, context: ContextDep) -> Attached:
         transforms=row.transforms,
         pipeline_hash=row.pipeline_hash,
         on_bad=BadPolicy(row.on_bad),
-        epoch=epoch,
-        step=step,
+        where=where,
     )
 
 
-@router.post("/{run_id}/feed")
-async def feed(run_id: uuid.UUID, body: FeedRequest, context: ContextDep) -> Fed:
+@router.post("/{run_id}/feed", response_model=Fed)
+async def feed(run_id: uuid.UUID, body: FeedRequest, context: ContextDep) -> Response:
     """Say what was consumed, and get the next batches; waits up to `wait_s` for the first."""
     try:
         fed: Fed = await done(context.dispatcher.feed(run_id, body))
     except NotFound:
         row = await find_run(context, str(run_id))
-        return Fed(batches=[], done=False, state=RunState(row.state), reason=row.reason)
-    return fed
+        fed = Fed(batches=[], done=False, state=RunState(row.state), reason=row.reason)
+    return as_json(fed)
 
 
 @router.post("/{run_id}/rewind")
-async def rewind(run_id: uuid.UUID, body: Rewind, context: ContextDep) -> None:
-    """Go back to where a checkpoint was taken; the same batches come again, for the same steps."""
-    await _while_active(
-        context, str(run_id), lambda board, s, now: board.rewind(s, run_id, body, now)
+async def rewind(run_id: uuid.UUID, body: Rewind, context: ContextDep) -> Where:
+    """Go back to where a checkpoint was taken.
+
+    The same ranks get the same batches again, for the same steps. Another number of ranks shares
+    just what was left.
+    """
+    where: Where = await _while_active(
+        context, str(run_id), lambda board, s, now: serving.rewind(board, s, run_id, body, now)
     )
+    return where
 
 
 @router.post("/{run_id}/damaged")
@@ -66,9 +71,7 @@ async def damaged(run_id: uuid.UUID, body: Damaged, context: ContextDep) -> None
     await _while_active(
         context,
         str(run_id),
-        lambda board, _, now: board.run(run_id).schedule.damaged(
-            body.epoch, body.index, body.token, body.reason, body.gone
-        ),
+        lambda board, _, now: serving.damaged(board.run(run_id), body),
     )
 
 

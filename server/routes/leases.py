@@ -1,29 +1,27 @@
-"""What workers report: a lease started, finished or failed."""
+"""What workers report, in groups: leases started, finished or failed."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
 
-from ddlp.core.messages import Claim, Claimed, Commit, Failure
-from ddlp.server.context import ContextDep, done
+from ddlp.core.messages import Claim, Claimed, Reported, Reports
+from ddlp.server import work
+from ddlp.server.context import ContextDep, as_json, done
 
 router = APIRouter(prefix="/leases", tags=["leases"])
 
 
-@router.post("/claim")
-async def claim(body: Claim, context: ContextDep) -> Claimed:
-    """Start on a lease; refused when its token is stale."""
+@router.post("/claim", response_model=Claimed)
+async def claim(body: Claim, context: ContextDep) -> Response:
+    """Start on leases; one whose token is stale, or that another process has, is denied."""
     claimed: Claimed = await done(
-        context.dispatcher.call(lambda board, _, now: board.claim(body, now))
+        context.dispatcher.call(lambda board, _, now: work.claim(board, body, now))
     )
-    return claimed
+    return as_json(claimed)
 
 
-@router.post("/commit")
-async def commit(body: Commit, context: ContextDep) -> None:
-    """Finish a lease; refused when its token is stale."""
-    await done(context.dispatcher.call(lambda board, _, now: board.commit(body, now)))
-
-
-@router.post("/fail")
-async def fail(body: Failure, context: ContextDep) -> None:
-    """Give a lease back with the reason."""
-    await done(context.dispatcher.call(lambda board, _, now: board.fail(body)))
+@router.post("/report", response_model=Reported)
+async def report(body: Reports, context: ContextDep) -> Response:
+    """Finish leases or give them back; what came too late is denied."""
+    reported: Reported = await done(
+        context.dispatcher.call(lambda board, _, now: work.report(board, body, now))
+    )
+    return as_json(reported)

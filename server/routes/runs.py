@@ -1,17 +1,27 @@
-"""Runs: made, shown, paused, resumed, cancelled."""
+"""Runs: made, shown, paused, resumed, cancelled, replayed, switched to another strategy."""
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from ddlp.core.certificate import Certificate
-from ddlp.core.errors import NotFound
+from ddlp.core.errors import Conflict, NotFound
 from ddlp.core.lifecycle import check_change
-from ddlp.core.messages import BadSampleInfo, EpochInfo, RunCreate, RunInfo, WorkSpec
+from ddlp.core.messages import (
+    BadSampleInfo,
+    EpochInfo,
+    ReplayCreate,
+    RunCreate,
+    RunInfo,
+    StrategyChange,
+    WorkSpec,
+)
 from ddlp.core.types import RunState
 from ddlp.server import certificates, figures, quarantine, runs
-from ddlp.server.context import Context, ContextDep, SessionDep, done
+from ddlp.server.context import Context, ContextDep, SessionDep, done, find_run
 from ddlp.server.models import Run
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -20,13 +30,23 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 @router.post("", status_code=201)
 async def create(body: RunCreate, context: ContextDep) -> RunInfo:
     """Make a run; its first batches are prepared at once."""
+    return await _add(context, lambda session: runs.create(session, body))
 
+
+@router.post("/{ref}/replay", status_code=201)
+async def replay(ref: str, body: ReplayCreate, context: ContextDep) -> RunInfo:
+    """Make a run that delivers the batches of this one again, in the same order."""
+    return await _add(context, lambda session: runs.create_replay(session, ref, body))
+
+
+async def _add(context: Context, make: Callable[[Session], Run]) -> RunInfo:
     def remember() -> tuple[Run, RunInfo]:
         with context.database.session() as session:
-            row = runs.create(session, body)
+            row = make(session)
             return row, runs.info(session, row)
 
     row, info = await run_in_threadpool(remember)
+    # Should the server die before this, the reconciler finds the run.
     await done(context.dispatcher.call(lambda board, session, _: board.add_run(session, row)))
     return info
 
@@ -61,8 +81,8 @@ def epochs(ref: str, session: SessionDep) -> list[EpochInfo]:
 
 @router.get("/{ref}/epochs/{number}/certificate")
 def certificate(ref: str, number: int, session: SessionDep) -> Certificate:
-    """Proof of what one epoch delivered."""
-    return certificates.make(session, runs.find(session, ref), number)
+    """Proof of what one epoch delivered; sealed, and chained to the one before, once it is over."""
+    return certificates.find(session, runs.find(session, ref), number)
 
 
 @router.get("/{ref}/bad-samples")
@@ -100,6 +120,21 @@ async def resume(ref: str, context: ContextDep) -> RunInfo:
 async def cancel(ref: str, context: ContextDep) -> RunInfo:
     """End a run for good."""
     return await _change(context, ref, RunState.CANCELLED)
+
+
+@router.post("/{ref}/strategy")
+async def strategy(ref: str, body: StrategyChange, context: ContextDep) -> RunInfo:
+    """Go on with another strategy, in the middle of an epoch too; nobody has to start anew."""
+    row = await find_run(context, ref)
+    try:
+        await done(
+            context.dispatcher.call(
+                lambda board, session, now: runs.switch(board.run(row.id), session, body, now)
+            )
+        )
+    except NotFound as error:
+        raise Conflict(f"run {row.name} is over; its strategy stays as it was") from error
+    return await run_in_threadpool(_info, context, ref)
 
 
 async def _change(context: Context, ref: str, wanted: RunState) -> RunInfo:

@@ -212,12 +212,14 @@ def test_a_preview_says_what_chance_decides(up: UpProcess, tmp_path: Path) -> No
 @pytest.mark.parametrize(
     ("option", "value", "message"),
     [
-        ("--strategy", "fastest", "no strategy 'fastest'; choose one of mte, wrr, cpu, csd"),
+        ("--strategy", "fastest", "choose one of mte, wrr, bounded, cpu, csd"),
         ("--batch-size", "0", "batch_size: Input should be greater than or equal to 1"),
         ("--batch-size", "124", "batch size 124 is larger than dataset fruit (123 samples)"),
         ("--pipeline", "magic", "no pipeline magic; known: imagenet-train"),
         ("--epochs", "0", "epochs: Input should be greater than or equal to 1"),
-        ("--world-size", "50", "50 ranks cannot share"),
+        ("--world-size", "124", "124 ranks cannot share 123 samples"),
+        ("--reorder-window", "3", "a reorder window of 3 does not fit strategy wrr"),
+        ("--calibration", "0", "calibration: Input should be greater than or equal to 1"),
         ("--name", "../etc", "name: String should match pattern"),
         ("--max-bad-share", "2", "max_bad_share: Input should be less than or equal to 1"),
     ],

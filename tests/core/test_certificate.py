@@ -1,150 +1,183 @@
 """A certificate names every kind of fault in a record of deliveries, and shows tampering."""
 
-import uuid
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from ddlp.core.certificate import Certificate, CertificateBatch, problems_of, seal, verify
-from ddlp.core.mishap import Mishap
-from ddlp.core.plan import RunPlan
-from ddlp.core.types import BadPolicy, Prong
-
-PLAN = RunPlan(samples=45, batch_size=10, epochs=1, seed=7, world_size=2)
-EPOCH = 3
-Record = list[CertificateBatch]
-
-
-def delivery(index: int, rank: int, step: int) -> CertificateBatch:
-    return CertificateBatch(
-        index=index,
-        prong=Prong.CPU,
-        device="host",
-        attempt=1,
-        checksum="00ff",
-        rank=rank,
-        step=step,
-        samples=PLAN.batch_length(index) if index < PLAN.batches else 0,
-    )
+from ddlp.core.certificate import (
+    OF_THE_RUN,
+    Certificate,
+    Entry,
+    delivered,
+    genesis,
+    makers,
+    order_of,
+    problems_of,
+    seal,
+    segments_of,
+    verify,
+)
+from ddlp.core.plan import RunPlan, Segment
+from ddlp.core.types import Prong, TailPolicy
+from tests.core.certificates import CHECKSUM, SAMPLES, body, certificate, of_segments, plan
 
 
-def good_record() -> Record:
-    """Five batches for two ranks that take turns."""
-    return [delivery(index, rank=index % 2, step=index // 2) for index in range(5)]
+@pytest.mark.parametrize("order", ["6h", "6t", "4h2t", "1h1t1h1t1h1t", "2t1h3t"])
+def test_every_order_that_takes_each_batch_once_from_the_ends_is_good(order: str) -> None:
+    good = certificate(order)
+    assert verify(good) == good.problems == []
+    assert good.exactly_once
 
 
-def body(**changes: Any) -> dict[str, Any]:
-    return {
-        "run": str(uuid.UUID(int=1)),
-        "epoch": EPOCH,
-        "dataset_version": "d" * 64,
-        "pipeline_hash": "e" * 64,
-        "seed": PLAN.seed,
-        "samples": PLAN.samples,
-        "batch_size": PLAN.batch_size,
-        "batches": PLAN.batches,
-        "on_bad": "fail",
-        "delivered": [entry.model_dump(mode="json") for entry in good_record()],
-        "exactly_once": True,
-        "problems": [],
-        **changes,
-    }
+def test_a_certificate_is_verified_also_after_a_trip_as_json() -> None:
+    assert verify(Certificate.model_validate_json(certificate().model_dump_json())) == []
 
 
-def test_a_record_of_every_batch_once_has_no_problem() -> None:
-    assert problems_of(PLAN, EPOCH, BadPolicy.FAIL, good_record()) == []
+@pytest.mark.parametrize(
+    ("tail", "world_size", "order", "repeated", "dropped"),
+    [("short", 2, "6h", 0, 0), ("drop", 2, "4h", 0, 6), ("pad", 2, "3h3t", 14, 0)],
+)
+def test_what_the_tail_policy_repeats_or_drops_is_said(
+    tail: str, world_size: int, order: str, repeated: int, dropped: int
+) -> None:
+    found = certificate(order, tail=tail, world_size=world_size)
+    assert verify(found) == []
+    assert (found.repeated, found.dropped) == (repeated, dropped)
 
 
-def test_the_order_of_the_record_does_not_matter() -> None:
-    assert problems_of(PLAN, EPOCH, BadPolicy.FAIL, good_record()[::-1]) == []
+# Faults
 
 
-FAULTS: dict[str, tuple[Callable[[Record], Record], str]] = {
-    "missing": (lambda record: record[:-1], "not delivered (1): batch 4"),
-    "empty": (lambda record: [], "not delivered (5): batch 0, 1, 2, 3, 4"),
-    "twice to one rank": (lambda record: [*record, delivery(4, 0, 3)], "batch 4 was delivered 2"),
-    "twice to two ranks": (lambda record: [*record, delivery(4, 1, 2)], "batch 4 was delivered 2"),
-    "beyond the plan": (lambda record: [*record, delivery(5, 1, 2)], "there is no batch 5"),
-    "below zero": (lambda record: [*record, delivery(-1, 1, 2)], "there is no batch -1"),
-    "one instead of another": (
-        lambda record: [*record[:-1], delivery(3, 0, 2)],
-        "batch 3 was delivered 2",
+def with_segment(order: str | list[int], **changes: Any) -> dict[str, Any]:
+    """A record whose only segment is changed."""
+    found = body()
+    found["segments"][0] |= {"order": order, **changes}
+    return found
+
+
+FAULTS: dict[str, tuple[dict[str, Any], str]] = {
+    "missing": (body("4h1t"), "not delivered (1): batch 4"),
+    "empty": (body(""), "not delivered (6): batch 0, 1, 2, 3, 4 …"),
+    "one too many": (body("5h2t"), "batch 4 was delivered 2 times"),
+    "beyond the plan": (body("7h"), "there is no batch 6"),
+    "below zero": (body("7t"), "there is no batch -1"),
+    "twice": (with_segment([0, 1, 2, 3, 4, 5, 5]), "batch 5 was delivered 2 times"),
+    "one instead of another": (with_segment([0, 1, 2, 3, 4, 4]), "not delivered (1): batch 5"),
+    "from the middle": (
+        with_segment([2, 0, 1, 3, 4, 5]),
+        "the batches were not taken from the ends in turn",
     ),
-    "a step left out": (
-        lambda record: [*record[:-1], delivery(4, 0, 3)],
-        "the steps of rank 0 have gaps or repeats",
-    ),
-    "a step twice": (
-        lambda record: [*record[:-1], delivery(4, 0, 1)],
-        "the steps of rank 0 have gaps or repeats",
-    ),
-    "not from the first step": (
-        lambda record: [delivery(e.index, e.rank, e.step + e.rank) for e in record],
-        "the steps of rank 1 have gaps or repeats",
-    ),
+    "no order": (with_segment("six h"), "not delivered (6)"),
+    "not from the beginning": (with_segment("4h2t", start=1), "does not cover the whole epoch"),
+    "not to the end": (with_segment("4h2t", stop=45), "does not cover the whole epoch"),
+    "other indices": (with_segment("4h2t", first=1), "does not cover the whole epoch"),
+    "other places": (with_segment("4h2t", position=1), "does not cover the whole epoch"),
+    "a maker missing": (body(makers=body()["makers"][:1]), "are not named once for each"),
+    "a maker twice": (body(makers=body()["makers"] * 2), "are not named once for each"),
+    "a checksum missing": (body(checksums=CHECKSUM * 5), "not one checksum for each batch"),
+    "a checksum cut": (body(checksums=(CHECKSUM * 6)[1:]), "not one checksum for each batch"),
 }
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_found_and_named(fault: str) -> None:
-    spoil, words = FAULTS[fault]
-    problems = problems_of(PLAN, EPOCH, BadPolicy.FAIL, spoil(good_record()))
-    assert any(words in problem for problem in problems), problems
+def test_a_fault_is_found_named_and_admitted(fault: str) -> None:
+    spoiled, words = FAULTS[fault]
+    found = seal(spoiled)
+    assert any(words in problem for problem in found.problems), found.problems
+    assert not found.exactly_once
+    assert verify(found) == found.problems
 
 
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_certificate_that_claims_otherwise_is_not_believed(fault: str) -> None:
-    spoil, words = FAULTS[fault]
-    delivered = [entry.model_dump(mode="json") for entry in spoil(good_record())]
-    certificate = seal(body(delivered=delivered, exactly_once=True, problems=[]))
-    assert any(words in problem for problem in verify(certificate))
+    spoiled, words = FAULTS[fault]
+    lie = seal(spoiled).model_copy(update={"exactly_once": True, "problems": []})
+    found = verify(lie)
+    assert any(words in problem for problem in found)
+    assert "it says otherwise of itself" in found
 
 
-def test_an_honest_certificate_is_verified_also_after_a_trip_as_json() -> None:
-    certificate = seal(body())
-    assert verify(certificate) == []
-    assert verify(Certificate.model_validate_json(certificate.model_dump_json())) == []
+# Another number of ranks on the way
 
 
-def test_a_certificate_of_fewer_batches_than_the_plan_has_is_found() -> None:
-    certificate = seal(body(batches=4))
-    assert verify(certificate) == ["it speaks of 4 batches; the plan has 5"]
+def cut() -> list[tuple[Segment, str]]:
+    """Two ranks take a round from the head and a batch from the tail; three take the rest."""
+    first = plan(2).whole
+    return [(first, "3h1t"), (first.rest(3, 1, 3), "2h1t")]
+
+
+def test_an_epoch_that_other_ranks_finished_is_good() -> None:
+    found = seal(of_segments(cut()))
+    assert found.problems == []
+    assert [segment.world_size for segment in found.segments] == [2, 3]
+    assert verify(found) == []
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("start", 29), ("stop", 44), ("first", 5), ("position", 3)]
+)
+def test_a_segment_that_is_not_what_was_left_is_found(field: str, value: int) -> None:
+    spoiled = of_segments(cut())
+    spoiled["segments"][1][field] = value
+    assert "segment 1 is not what the one before it left" in seal(spoiled).problems
+
+
+def test_a_batch_that_the_first_ranks_did_not_report_is_missing_from_the_rest() -> None:
+    first, second = cut()
+    spoiled = of_segments([(first[0], "2h1t"), second])
+    assert "segment 1 is not what the one before it left" in seal(spoiled).problems
+
+
+def test_the_last_segment_must_be_finished_and_those_before_need_not() -> None:
+    first, (rest, _) = cut()
+    unfinished = seal(of_segments([first, (rest, "2h")]))
+    assert [p for p in unfinished.problems if "not delivered" in p] == [
+        "not delivered (1): batch 8"
+    ]
+
+
+# Tampering
 
 
 TAMPERINGS: list[dict[str, Any]] = [
-    {"run": uuid.UUID(int=2)},
-    {"epoch": 4},
+    {"run": "00000000-0000-0000-0000-000000000002"},
     {"dataset_version": "f" * 64},
     {"pipeline_hash": "f" * 64},
+    {"strategy": "mte"},
     {"seed": 8},
-    {"delivered": good_record()[::-1]},
-    {"digest": "0" * 64},
+    {"epoch": 4},
+    {"state": "abandoned"},
+    {"checksums": "00000000000000fe" * 6},
+    {"previous": "0" * 64},
+    {"repeated": 1},
+    {"dropped": 1},
 ]
 
 
 @pytest.mark.parametrize("change", TAMPERINGS, ids=lambda change: next(iter(change)))
 def test_a_certificate_that_was_changed_does_not_fit_its_digest(change: dict[str, Any]) -> None:
-    tampered = seal(body()).model_copy(update=change)
+    changed = {**certificate().model_dump(mode="json"), **change}
+    tampered = Certificate.model_validate(changed)
     assert verify(tampered) == ["its digest does not fit its content"]
 
 
-@pytest.mark.parametrize("change", [{"exactly_once": False}, {"problems": ["batch 3 twice"]}])
-def test_a_certificate_that_contradicts_its_own_record_has_a_problem(
-    change: dict[str, Any],
-) -> None:
-    assert verify(seal(body(**change))) == ["it says otherwise of itself"]
-    tampered = seal(body()).model_copy(update=change)
-    assert verify(tampered)[1:] == ["its digest does not fit its content"]
+@pytest.mark.parametrize("change", [{"prong": "csd"}, {"device": "other"}, {"attempt": 2}])
+def test_a_maker_that_was_changed_does_not_fit_the_digest(change: dict[str, Any]) -> None:
+    said = certificate().model_dump(mode="json")
+    said["makers"][0] |= change
+    assert verify(Certificate.model_validate(said)) == ["its digest does not fit its content"]
 
 
-def test_a_certificate_that_admits_its_faults_has_these_and_no_others() -> None:
-    record = good_record()[:-1]
-    found = problems_of(PLAN, EPOCH, BadPolicy.FAIL, record)
-    delivered = [entry.model_dump(mode="json") for entry in record]
-    admitted = seal(body(delivered=delivered, exactly_once=False, problems=found))
-    assert verify(admitted) == found == ["not delivered (1): batch 4"]
+def test_an_order_that_was_changed_to_another_good_one_does_not_fit_the_digest() -> None:
+    said = certificate("4h2t").model_dump(mode="json")
+    said["segments"][0]["order"] = "2t4h"
+    assert verify(Certificate.model_validate(said)) == ["its digest does not fit its content"]
+
+
+def test_a_digest_of_other_content_is_found() -> None:
+    other = certificate().model_copy(update={"digest": certificate("6h").digest})
+    assert verify(other) == ["its digest does not fit its content"]
 
 
 @pytest.mark.parametrize("change", [{"batch_size": 0}, {"batch_size": -1}, {"samples": -1}])
@@ -153,93 +186,54 @@ def test_a_certificate_of_an_impossible_plan_is_none(change: dict[str, Any]) -> 
         seal(body(**change))
 
 
-def test_of_many_missing_batches_the_first_few_are_named() -> None:
-    plan = RunPlan(samples=100, batch_size=10, epochs=1, seed=0)
-    assert problems_of(plan, 0, BadPolicy.FAIL, []) == ["not delivered (10): batch 0, 1, 2, 3, 4 …"]
+def test_the_beginning_of_the_chain_depends_on_all_that_decides_the_run() -> None:
+    said = body()
+    for name in OF_THE_RUN:
+        assert genesis(said) != genesis({**said, name: "other"}), name
+    assert genesis(said) != genesis({**said, "run": "other"})
+    assert genesis(said) == genesis({**said, "strategy": "other"})
 
 
-@pytest.mark.parametrize(
-    "change", [{"prong": Prong.CSD}, {"device": "other"}, {"attempt": 2}, {"checksum": "ff00"}]
-)
-def test_a_delivery_that_was_changed_does_not_fit_the_digest(change: dict[str, Any]) -> None:
-    certificate = seal(body())
-    first, *others = certificate.delivered
-    tampered = certificate.model_copy(
-        update={"delivered": [first.model_copy(update=change), *others]}
+# Size
+
+
+def test_a_certificate_does_not_grow_with_its_samples_nor_much_with_its_batches() -> None:
+    small, large = (
+        seal(of_segments([(plan_.whole, f"{plan_.batches}h")], **fields(plan_)))
+        for plan_ in (RunPlan(10**3, 100, 1, 0), RunPlan(10**6, 100, 1, 0))
     )
-    assert verify(tampered) == ["its digest does not fit its content"]
+    grown = len(large.model_dump_json()) - len(small.model_dump_json())
+    assert verify(large) == []
+    assert grown <= 16 * (10**4 - 10) + 20, "a checksum a batch, and nothing else"
 
 
-# Bad samples
+def fields(plan_: RunPlan) -> dict[str, Any]:
+    return {"samples": plan_.samples, "batch_size": plan_.batch_size, "seed": plan_.seed}
 
 
-def record_with(*bad: Mishap, index: int = 1) -> Record:
-    """A good record in which one batch names bad samples, and is shorter by those left out."""
-    left_out = sum(mishap.substitute is None for mishap in bad)
-    named = {"bad": list(bad), "samples": PLAN.batch_length(index) - left_out}
-    return [e.model_copy(update=named) if e.index == index else e for e in good_record()]
+def entry(index: int, device: str = "a", attempt: int = 1) -> Entry:
+    return Entry(index, index, False, Prong.CPU, device, attempt, CHECKSUM)
 
 
-def held(place: int, index: int = 1) -> int:
-    """A sample of a batch."""
-    return int(PLAN.batch_samples(EPOCH, index)[place])
-
-
-BAD = {
-    BadPolicy.SKIP: Mishap(held(0), "/data/a.jpg", "truncated"),
-    BadPolicy.REPLACE: Mishap(held(3), "/data/b.jpg", "crash", held(0, 4)),
-}
-
-
-@pytest.mark.parametrize("policy", BAD)
-def test_samples_that_were_skipped_or_replaced_are_named_and_no_problem(policy: BadPolicy) -> None:
-    record = record_with(BAD[policy])
-    assert problems_of(PLAN, EPOCH, policy, record) == []
-    delivered = [entry.model_dump(mode="json") for entry in record]
-    certificate = seal(body(delivered=delivered, on_bad=policy.value))
-    assert verify(certificate) == []
-    again = Certificate.model_validate_json(certificate.model_dump_json())
-    assert verify(again) == []
-    assert again.bad() == [BAD[policy]]
-
-
-@pytest.mark.parametrize("policy", BadPolicy)
-@pytest.mark.parametrize("done", BAD)
-def test_what_the_policy_forbids_is_found(policy: BadPolicy, done: BadPolicy) -> None:
-    found = problems_of(PLAN, EPOCH, policy, record_with(BAD[done]))
-    forbidden = [f"the policy {policy} forbids what was done in batch 1"]
-    assert found == ([] if policy is done else forbidden)
-
-
-@pytest.mark.parametrize("samples", [0, 9, 11])
-def test_a_batch_that_lost_samples_without_naming_them_is_found(samples: int) -> None:
-    first, second, *others = good_record()
-    record = [first, second.model_copy(update={"samples": samples}), *others]
-    assert problems_of(PLAN, EPOCH, BadPolicy.SKIP, record) == [
-        f"batch 1 held {samples} samples, which does not add up"
+def test_who_made_what_is_kept_as_stretches() -> None:
+    found = makers([entry(5), entry(0), entry(1), entry(2, "b"), entry(3, "b"), entry(4, "b", 2)])
+    assert [(m.first, m.last, m.device, m.attempt) for m in found] == [
+        (0, 1, "a", 1),
+        (2, 3, "b", 1),
+        (4, 4, "b", 2),
+        (5, 5, "a", 1),
     ]
 
 
-@pytest.mark.parametrize(
-    ("bad", "problem"),
-    [
-        ([Mishap(held(0, 2), "x", "y")], "is named as bad in batch 1, which does not hold it"),
-        ([Mishap(held(0), "x", "y")] * 2, "is named as bad 2 times in batch 1"),
-        ([Mishap(held(0), "x", "y", 45)], "was replaced by 45, which cannot be"),
-        ([Mishap(held(0), "x", "y", held(0))], "which cannot be"),
-        ([Mishap(held(place), "x", "y") for place in range(10)], "nothing is left of batch 1"),
-    ],
-)
-def test_bad_samples_that_cannot_be_are_found(bad: list[Mishap], problem: str) -> None:
-    policy = BadPolicy.SKIP if bad[0].substitute is None else BadPolicy.REPLACE
-    [found] = problems_of(PLAN, EPOCH, policy, record_with(*bad))
-    assert problem in found
+def test_an_order_that_is_not_from_the_ends_is_written_batch_by_batch() -> None:
+    segment = plan().whole
+    said = delivered(segment, [entry(index) for index in (1, 0, 2)])
+    assert said.order == [1, 0, 2]
+    assert order_of(said, segment) == [1, 0, 2]
 
 
-def test_a_reason_that_was_changed_does_not_fit_the_digest() -> None:
-    record = record_with(Mishap(held(0), "/data/a.jpg", "truncated"))
-    delivered = [entry.model_dump(mode="json") for entry in record]
-    certificate = seal(body(delivered=delivered, on_bad="skip"))
-    other = record_with(Mishap(held(0), "/data/a.jpg", "a whim"))
-    tampered = certificate.model_copy(update={"delivered": other})
-    assert verify(tampered) == ["its digest does not fit its content"]
+def test_the_segments_are_those_of_the_plan() -> None:
+    found = certificate(tail=TailPolicy.PAD.value)
+    assert segments_of(found) == [plan(2, TailPolicy.PAD).whole]
+    assert segments_of(found)[0].samples == SAMPLES
+    assert problems_of(found) == []

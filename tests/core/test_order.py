@@ -1,7 +1,10 @@
 """The epoch order is a bijection, any slice of it is cheap, and it shuffles as well as chance."""
 
 import itertools
+import sys
+import tracemalloc
 from collections import Counter
+from collections.abc import Callable
 
 import numpy as np
 import numpy.typing as npt
@@ -53,6 +56,24 @@ def test_nothing_of_the_size_of_the_dataset_is_computed_for_a_slice() -> None:
         assert len(np.unique(found)) == 256
         assert found.min() >= 0
         assert found.max() < 10**15
+
+
+def test_a_slice_of_a_billion_samples_takes_no_more_memory_than_one_of_a_thousand() -> None:
+    small, large = (peak_bytes(EpochOrder(samples, 0, 0)) for samples in (10**3, 10**9))
+    assert large < small + 20_000
+    assert sys.getsizeof(EpochOrder(10**9, 0, 0)) == sys.getsizeof(EpochOrder(10**3, 0, 0))
+
+
+def peak_bytes(order: EpochOrder) -> int:
+    """What a slice from the middle takes, beyond what stays from an earlier one."""
+    middle = order.samples // 2
+    order.slice(middle, middle + 256)
+    tracemalloc.start()
+    try:
+        order.slice(middle, middle + 256)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 def test_orders_differ_by_seed_and_by_epoch_and_repeat() -> None:
@@ -193,3 +214,57 @@ def test_classes_that_lie_together_are_mixed_in_every_batch() -> None:
     counts = np.stack([(labels == label).sum(axis=1) for label in range(classes)])
     # Drawn without replacement: the variance of a class's count in a batch is about 9.
     assert counts.var() == pytest.approx(batch * 0.1 * 0.9, rel=0.15)
+
+
+# Beside true permutations
+
+Order = npt.NDArray[np.int64]
+SHUFFLED, SHUFFLES, BATCH = 2000, 150, 50
+
+
+def serial_correlation(order: Order) -> float:
+    return float(np.corrcoef(order[1:], order[:-1])[0, 1])
+
+
+def mean_displacement(order: Order) -> float:
+    return float(np.abs(order - np.arange(len(order))).mean())
+
+
+def ascents(order: Order) -> float:
+    return float((np.diff(order) > 0).sum())
+
+
+def largest_share_of_a_class(order: Order) -> float:
+    """Of ten classes that lie together: the most of one that a batch holds."""
+    labels = order.reshape(-1, BATCH) // (len(order) // 10)
+    return float(max(np.bincount(batch, minlength=10).max() for batch in labels))
+
+
+def spread_of_classes(order: Order) -> float:
+    labels = order.reshape(-1, BATCH) // (len(order) // 10)
+    return float(np.stack([np.bincount(batch, minlength=10) for batch in labels]).var())
+
+
+def spread_of_halves(order: Order) -> float:
+    """How far the samples of a stretch of the order lie apart in the dataset."""
+    return float(np.sort(order[: len(order) // 2]).std())
+
+
+@pytest.mark.parametrize(
+    "statistic",
+    [
+        serial_correlation,
+        mean_displacement,
+        ascents,
+        largest_share_of_a_class,
+        spread_of_classes,
+        spread_of_halves,
+    ],
+)
+def test_a_shuffle_looks_like_a_true_permutation(statistic: Callable[[Order], float]) -> None:
+    generator = np.random.default_rng(0)
+    ours = np.asarray([statistic(whole(SHUFFLED, seed, seed % 7)) for seed in range(SHUFFLES)])
+    true = np.asarray([statistic(generator.permutation(SHUFFLED)) for _ in range(SHUFFLES)])
+    error = np.sqrt((ours.var() + true.var()) / SHUFFLES)
+    assert ours.mean() == pytest.approx(true.mean(), abs=4 * error)
+    assert 0.5 < ours.std() / true.std() < 2

@@ -316,7 +316,7 @@ def full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]
         monkeypatch.setattr(os, "posix_fallocate", refuse)
     yield place
     if mounted:
-        subprocess.run(["umount", str(place)], check=True)
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def test_a_full_disk_is_one_clear_error_and_leaves_nothing(full_disk: Path) -> None:

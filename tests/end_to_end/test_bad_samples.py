@@ -20,11 +20,12 @@ from tests.end_to_end.trainer import Account, new_run, take, train
 
 COUNT = 60
 BATCH = 4
-STRANGE = {"crash": (91, 37), "hang": (93, 37)}
+STRANGE = {"crash": (91, 37), "hang": (93, 37), "poison": (95, 37)}
 """Images of these sizes are what the transforms below cannot stand."""
 PACKAGE = """
 import os
 import signal
+import sys
 import time
 from typing import ClassVar
 
@@ -47,11 +48,23 @@ class Hang(Geometric):
         if (views.limit_right == 93).any():
             time.sleep(3600)
         return views
+
+
+class Poison(Geometric):
+    name: ClassVar[str] = "poison"
+
+    def apply(self, views, drawn):
+        if (views.limit_right == 95).any():
+            apart = "ddlp.core.pipeline.isolated" in sys.orig_argv
+            os.kill(os.getppid() if apart else os.getpid(), signal.SIGKILL)
+            time.sleep(3600)
+        return views
 """
 ENTRY_POINTS = """
 [ddlp.transforms]
 crash = strange_transforms:Crash
 hang = strange_transforms:Hang
+poison = strange_transforms:Poison
 """
 END = [{"name": "random-resized-crop", "size": 32}, {"name": "normalize"}]
 
@@ -128,8 +141,15 @@ def bad_run(client: Client, **fields: Any) -> str:
     return new_run(client, **body | fields)
 
 
-@pytest.mark.parametrize("case", STRANGE)
-@pytest.mark.parametrize("on_bad", ["replace", "skip"])
+@pytest.mark.parametrize(
+    ("case", "on_bad"),
+    [
+        ("crash", "replace"),
+        ("crash", "skip"),
+        ("hang", "replace"),
+        pytest.param("hang", "skip", marks=pytest.mark.long),
+    ],
+)
 def test_a_crash_or_an_endless_loop_costs_one_sample(
     stack: UpProcess, client: Client, case: str, on_bad: str
 ) -> None:
@@ -161,6 +181,39 @@ def test_a_crash_ends_a_run_that_is_to_fail_with_the_file_named(
     run = bad_run(client, pipeline="crash", on_bad="fail")
     with pytest.raises(DdlpError, match=r"pear/0001\.jpg cannot be used: its decoder crashed"):
         train(stack, run)
+
+
+@pytest.mark.parametrize("on_bad", ["replace", "skip"])
+def test_a_batch_that_kills_its_workers_even_in_care_is_isolated(
+    stack: UpProcess, client: Client, on_bad: str
+) -> None:
+    sample = strange_sample("poison")
+    run = bad_run(client, pipeline="poison", on_bad=on_bad, seed=seed_with(sample, 6))
+    [account] = train(stack, run)
+    wait_until(lambda: client.get(f"/runs/{run}")["state"] == "completed")
+    certificate = client.get(f"/runs/{run}/epochs/0/certificate")
+    [batch] = certificate["isolated"]
+    plan = RunPlan(COUNT, BATCH, 1, client.get(f"/runs/{run}")["seed"])
+    lost = plan.batch_samples(0, batch).tolist()
+    assert sample in lost
+    assert account.samples == Counter(range(COUNT)) - Counter(lost)
+    listed = client.get(f"/runs/{run}/bad-samples")
+    assert sorted(bad["sample"] for bad in listed) == sorted(lost)
+    assert all("died while making it, 3 times" in bad["reason"] for bad in listed)
+    verified = ddlp("verify", run, url=stack.url)
+    assert verified.returncode == 0, verified.stdout
+    assert f"batch {batch}" in verified.stdout
+
+
+def test_a_batch_that_kills_its_workers_ends_a_run_that_is_to_fail(
+    stack: UpProcess, client: Client
+) -> None:
+    run = bad_run(client, pipeline="poison", on_bad="fail")
+    with pytest.raises(DdlpError, match=r"was isolated: a worker process of .* died while making"):
+        train(stack, run)
+    info = client.get(f"/runs/{run}")
+    assert info["state"] == "failed"
+    assert "3 times" in info["reason"]
 
 
 @pytest.mark.parametrize("on_bad", ["replace", "skip"])
@@ -250,6 +303,22 @@ def test_a_dataset_that_changed_under_a_run_is_noticed(
         reasons = {bad.name: bad.reason for bad in loader.bad_samples}
     assert len(reasons) == 7
     assert "changed after it was indexed" in reasons[str(changed)]
+
+
+def test_a_file_that_was_changed_fails_the_run_with_its_name(
+    stack: UpProcess, client: Client, spoilt: Path
+) -> None:
+    root = make_images(spoilt / "changed", 30)
+    add_dataset(client, root, "changed")
+    (root / "pear" / "0001.jpg").write_bytes(b"this is not an image")
+    run = bad_run(client, dataset="changed", pipeline="plain", on_bad="fail")
+    with pytest.raises(DdlpError, match=r"pear/0001\.jpg cannot be used"):
+        train(stack, run)
+    info = client.get(f"/runs/{run}")
+    assert info["state"] == "failed"
+    assert "it was changed after it was indexed" in info["reason"]
+    with pytest.raises(DdlpError, match=r"is failed: .*pear/0001\.jpg cannot be used"):
+        train(stack, run)
 
 
 def test_pictures_of_bad_samples_are_made_where_possible(

@@ -121,7 +121,8 @@ def test_consumed_batches_are_gone_from_the_store(up: UpProcess, api: Client) ->
     train(up, run)
     wait_until(lambda: api.get(f"/runs/{run}")["state"] == "completed")
     stores = [Path(device["store"]) for device in api.get("/devices")]
-    wait_until(lambda: not any((store / info["id"]).exists() for store in stores))
+    assert all(store.is_dir() for store in stores)
+    wait_until(lambda: not any(list(store.glob(f"*{info['id']}*")) for store in stores))
 
 
 def test_the_figures_of_a_run_say_how_they_were_obtained(up: UpProcess, api: Client) -> None:

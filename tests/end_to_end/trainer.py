@@ -1,5 +1,6 @@
 """A stand-in for training code: takes an epoch and keeps account of what it got."""
 
+import time
 import uuid
 from collections import Counter
 from collections.abc import Callable
@@ -19,6 +20,7 @@ class Account:
     labels: dict[int, int] = field(default_factory=dict)
     order: list[int] = field(default_factory=list)
     pixels: dict[int, bytes] = field(default_factory=dict)
+    longest_wait_s: float = 0.0
 
 
 def new_run(client: Client, **fields: Any) -> str:
@@ -37,10 +39,13 @@ def train(
     with DualLoader(run=run, url=up.url, normalize=False, **options) as loader:
         while loader.epoch < loader.epochs:
             account = Account()
+            asked_at = time.monotonic()
             for batch in loader.batches():
+                account.longest_wait_s = max(account.longest_wait_s, time.monotonic() - asked_at)
                 take(account, batch)
                 if at_step is not None:
                     at_step(len(account.order))
+                asked_at = time.monotonic()
             accounts.append(account)
     return accounts
 

@@ -4,7 +4,6 @@ import gc
 import os
 import signal
 from collections import Counter
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +41,15 @@ def leftovers() -> list[Path]:
 
 @pytest.mark.parametrize(
     ("strategy", "csd_speed"),
-    [("cpu", None), ("wrr", None), ("wrr", 0.5), ("mte", 0.5), ("csd", 1.0)],
+    [
+        ("cpu", None),
+        ("wrr", None),
+        ("wrr", 0.5),
+        ("mte", None),
+        ("mte", 0.5),
+        ("bounded", 0.5),
+        ("csd", 1.0),
+    ],
 )
 def test_each_epoch_delivers_each_sample_once(
     images: Path, strategy: str, csd_speed: float | None
@@ -82,17 +89,28 @@ def test_leaving_a_pass_early_goes_on_with_the_next_epoch(images: Path) -> None:
         assert sum(1 for _ in loader) == 16
 
 
-def test_a_state_saved_after_an_interruption_still_names_its_step(images: Path) -> None:
-    with local(images, epochs=2) as loader:
-        with suppress(KeyboardInterrupt):
-            for step, _ in enumerate(loader):
-                if step == 2:
-                    raise KeyboardInterrupt
-        state = loader.state_dict()
-    assert (state["epoch"], state["step"]) == (0, 3)
-    with local(images, epochs=2) as again:
-        again.load_state_dict(state)
-        assert sum(1 for _ in again) == 13
+def test_passes_that_are_left_early_do_not_fill_the_stores(images: Path) -> None:
+    with local(images, epochs=12, csd_speed=0.5) as loader:
+        for _ in range(11):
+            for _ in loader:
+                break
+        assert sum(1 for _ in loader) == 16
+        wait_until(lambda: not stored(loader))
+
+
+def stored(loader: DualLoader) -> list[Path]:
+    """Batches in the stores of a local run."""
+    feed: Any = loader._feed
+    return [p for root in (feed._memory, feed._drive) for p in root.glob("ddlp-run-*/0*-*")]
+
+
+@pytest.mark.parametrize(("tail", "sizes"), [("drop", [8] * 15), ("pad", [8] * 16)])
+def test_the_tail_is_dropped_or_padded_where_asked_for(
+    images: Path, tail: str, sizes: list[int]
+) -> None:
+    with local(images, tail=tail) as loader:
+        assert [len(labels) for _, labels in loader] == sizes
+        assert len(loader) == len(sizes)
 
 
 def test_a_killed_worker_loses_nothing(images: Path) -> None:
@@ -190,27 +208,6 @@ def test_what_was_normalised_early_arrives_as_it_is(images: Path) -> None:
             assert torch.allclose(made, scaled, atol=1e-5)
 
 
-def test_a_state_leads_to_just_the_rest_in_a_new_process(images: Path) -> None:
-    for strategy, csd_speed in (("cpu", None), ("wrr", 0.5), ("mte", 0.5), ("csd", 1.0)):
-        options = {"strategy": strategy, "csd_speed": csd_speed, "batch_size": 4}
-        with local(images, **options) as loader:
-            batches = loader.batches()
-            before = [next(batches).index for _ in range(17)]
-            state = loader.state_dict()
-            batches.close()
-        with local(images, **options) as again:
-            again.load_state_dict(state)
-            rest = [batch.index for batch in again.batches()]
-        assert sorted(before + rest) == list(range(31)), strategy
-
-
-def test_a_state_of_another_run_is_refused(images: Path) -> None:
-    with local(images) as loader:
-        state = loader.state_dict()
-    with local(images, seed=9) as other, pytest.raises(InvalidInput, match="of another run"):
-        other.load_state_dict(state)
-
-
 def test_processes_and_files_go_with_the_loader(images: Path) -> None:
     loader = local(images)
     batches = loader.batches()
@@ -231,6 +228,8 @@ def test_processes_and_files_go_with_the_loader(images: Path) -> None:
         ({"batch_size": 500}, "is more than the dataset's 123 samples"),
         ({"strategy": "magic"}, "no strategy 'magic'"),
         ({"strategy": "csd"}, "give csd_speed to emulate one"),
+        ({"reorder_window": 3}, "a reorder window of 3 does not fit strategy wrr"),
+        ({"tail": "keep"}, "tail='keep' is none of short, drop, pad"),
         ({"csd_speed": 2.0}, "not above 0 and at most 1"),
         ({"pipeline": "magic"}, "no pipeline 'magic'"),
         ({"prefetch": 0}, "prefetch=0 is not from 1 to 256"),

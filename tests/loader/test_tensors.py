@@ -6,7 +6,7 @@ import torch
 
 from ddlp.core.batchfile import Array
 from ddlp.core.pipeline import Pipeline, PipelineSpec
-from ddlp.loader.tensors import ToTensors
+from ddlp.loader.tensors import Buffers, ToTensors
 
 PLAIN = [{"name": "centre-crop", "size": 4}]
 MEAN, STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
@@ -94,3 +94,35 @@ def test_a_short_last_batch_is_a_batch(arrays: dict[str, Array]) -> None:
     batch = ToTensors(pipeline({}), "cpu", normalize=True)(0, short)
     assert batch.images.shape == (1, 3, 4, 4)
     assert batch.labels.tolist() == [5]
+
+
+def test_memory_is_used_again_when_nobody_holds_a_tensor_over_it() -> None:
+    buffers = Buffers()
+
+    def take() -> torch.Tensor:
+        return torch.from_numpy(buffers.take((1 << 20, 2), np.dtype(np.uint8)))
+
+    first, second = take(), take()
+    place = first.data_ptr()
+    assert second.data_ptr() != place
+    part = first[3:10].permute(1, 0)
+    del first
+    third = take()
+    assert third.data_ptr() != place, "a view still shows it"
+    del part
+    assert take().data_ptr() == place
+
+
+def test_batches_that_are_kept_stay_as_they_are() -> None:
+    to_tensors = ToTensors(Pipeline.preset("imagenet-val"), "cpu", normalize=True)
+    kept = []
+    for value in range(4):
+        arrays = {
+            "images": np.full((2, 224, 224, 3), value, np.uint8),
+            "labels": np.full(2, value),
+            "samples": np.arange(2),
+        }
+        kept.append(to_tensors(value, arrays))
+    first = [batch.images[0, 0, 0, 0].item() for batch in kept]
+    assert first == sorted(first)
+    assert len(set(first)) == 4

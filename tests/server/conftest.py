@@ -1,6 +1,6 @@
 """A server's parts in this process: the real database, and a broker that only listens."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,17 +18,20 @@ from ddlp.server.models import Base
 
 
 class Plane:
-    """A dispatcher over a real SQLite file; what it would send to the queues is kept."""
+    """A dispatcher over a real database; what it would send to the queues is kept."""
 
-    def __init__(self, home: Path, images: Path) -> None:
+    def __init__(self, home: Path, images: Path, database_url: str | None = None) -> None:
         self.scratch = home.parent / "scratch"
         self.scratch.mkdir()
         roots = [images, self.scratch]
-        self.settings = Settings(home=home, dataset_roots=roots, cpu_store=home / "cpu")
+        self.settings = Settings(
+            home=home, dataset_roots=roots, cpu_store=home / "cpu", database_url=database_url
+        )
         self.database = Database(self.settings.database)
         migrate(self.database.engine)
-        self.sent: list[tuple[Prong, Lease]] = []
+        self.sent: list[tuple[Prong, list[Lease]]] = []
         self.now = 1000.0
+        self.clock: Callable[[], float] | None = lambda: self.now
         self.dispatcher = self.begin()
 
     def begin(self) -> Dispatcher:
@@ -36,8 +39,8 @@ class Plane:
         self.dispatcher = Dispatcher(
             self.database,
             Board(self.settings),
-            lambda prong, lease: self.sent.append((prong, lease)),
-            clock=lambda: self.now,
+            lambda prong, leases: self.sent.append((prong, leases)),
+            clock=self.clock,
         )
         self.dispatcher.start()
         return self.dispatcher
@@ -54,13 +57,28 @@ class Plane:
         self.dispatcher.stop()
         self.begin()
 
+    def stop(self) -> None:
+        """End for good."""
+        self.dispatcher.stop()
+        self.database.close()
+
 
 @pytest.fixture
 def plane(tmp_path: Path, images: Path) -> Iterator[Plane]:
     found = Plane(tmp_path / "home", images)
     yield found
+    found.stop()
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def either_plane(request: pytest.FixtureRequest, tmp_path: Path, images: Path) -> Iterator[Plane]:
+    """A plane on a database of each kind."""
+    url = None if request.param == "sqlite" else request.getfixturevalue("postgres_url")
+    found = Plane(tmp_path / "home", images, url)
+    yield found
     found.dispatcher.stop()
-    found.database.close()
+    clear(found.database.engine)
+    found.stop()
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -71,7 +89,12 @@ def engine(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Engine]:
     else:
         found = connect(request.getfixturevalue("postgres_url"))
     yield found
-    Base.metadata.drop_all(found)
-    with found.begin() as connection:
-        connection.execute(text("drop table if exists alembic_version"))
+    clear(found)
     found.dispose()
+
+
+def clear(engine: Engine) -> None:
+    """Leave nothing in a database that the next test shares."""
+    Base.metadata.drop_all(engine)
+    with engine.begin() as connection:
+        connection.execute(text("drop table if exists alembic_version"))

@@ -6,16 +6,26 @@ from pathlib import Path
 import pytest
 
 from ddlp.core.certificate import verify
-from ddlp.core.errors import Refused
 from ddlp.core.messages import BadSampleInfo
 from ddlp.core.mishap import Mishap
 from ddlp.core.types import Prong, RunState
-from ddlp.server import certificates, quarantine, runs
+from ddlp.server import quarantine, runs
 from ddlp.server.board import run_plan
 from ddlp.server.models import Run
 from tests.conftest import wait_until
 from tests.server.conftest import Plane
-from tests.server.driving import claim, commit, deliver, feed, new_run, register, state_of
+from tests.server.driving import (
+    certificate_of,
+    claim,
+    commit,
+    deliver,
+    feed,
+    new_run,
+    refusal,
+    register,
+    state_of,
+    take_sent,
+)
 
 
 def first_sample(plane: Plane, run: uuid.UUID, index: int) -> int:
@@ -27,7 +37,7 @@ def first_sample(plane: Plane, run: uuid.UUID, index: int) -> int:
 def spoil(plane: Plane, run: uuid.UUID, substitute: int | None = None) -> Mishap:
     """Make the first batch with its first sample bad."""
     wait_until(lambda: plane.sent)
-    prong, lease = plane.sent.pop(0)
+    prong, [lease] = plane.sent.pop(0)
     bad = Mishap(first_sample(plane, run, lease.index), "/data/a.jpg", "truncated", substitute)
     claim(plane, prong, lease)
     commit(plane, prong, lease, bad)
@@ -55,12 +65,11 @@ def test_bad_samples_are_counted_listed_and_certified(
     assert (entry.epoch, entry.batch, entry.sample) == (0, 0, bad.sample)
     assert entry.action == bad.action
     with plane.database.session() as session:
-        row = session.get_one(Run, run)
-        info = runs.info(session, row)
-        certificate = certificates.make(session, row, 0)
+        info = runs.info(session, session.get_one(Run, run))
+    certificate = certificate_of(plane, run)
     assert (info.bad_samples, info.images["cpu"]) == (1, samples)
     assert certificate.exactly_once
-    assert certificate.bad() == [bad]
+    assert [(entry.batch, entry.mishap) for entry in certificate.bad] == [(0, bad)]
     assert verify(certificate) == []
 
 
@@ -68,10 +77,9 @@ def test_a_refused_commit_lists_nothing(plane: Plane, images: Path) -> None:
     register(plane, Prong.CPU)
     run = new_run(plane, images, strategy="cpu", on_bad="skip")
     wait_until(lambda: plane.sent)
-    prong, lease = plane.sent[0]
+    prong, lease = take_sent(plane)[0]
     stale = lease.model_copy(update={"token": 999})
-    with pytest.raises(Refused):
-        commit(plane, prong, stale, Mishap(0, "a", "b"))
+    assert "token 999" in refusal(plane, prong, stale, Mishap(0, "a", "b"))
     assert listed(plane, run) == []
 
 

@@ -4,7 +4,7 @@ import uuid
 from typing import Any
 
 from ddlp.core.messages import EnergyInfo, EpochInfo, RunInfo
-from ddlp.core.types import BadPolicy, EpochState, RunState
+from ddlp.core.types import BadPolicy, EpochState, RunState, TailPolicy
 from ddlp.server.snapshot import Front, Snapshot
 from ddlp.web.views import RunView, run_view
 
@@ -25,7 +25,11 @@ def run_info(**changes: Any) -> RunInfo:
         "epochs": 2,
         "seed": 7,
         "strategy": "wrr",
+        "reorder_window": None,
+        "calibration": 10,
+        "replay_of": None,
         "world_size": 1,
+        "tail": TailPolicy.SHORT,
         "on_bad": BadPolicy.FAIL,
         "max_bad_share": 0.01,
         "bad_samples": 0,

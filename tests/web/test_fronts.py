@@ -3,14 +3,13 @@
 import itertools
 import uuid
 
-from ddlp.core.plan import RunPlan
-from ddlp.core.schedule import Batch, Limits, RunSchedule, strategy
+from ddlp.core.schedule import Batch
 from ddlp.core.settings import Settings
 from ddlp.core.types import Prong, RunState
 from ddlp.server.board import ActiveRun, Board
 from ddlp.server.snapshot import Front, Snapshot, take
 from ddlp.web.views import SCALE, _segments, run_view
-from tests.core.schedule.simulation import made
+from tests.core.schedule import making
 from tests.web.examples import run_info
 
 BATCHES = 10
@@ -21,22 +20,13 @@ class Epoch:
     """One epoch of ten batches, with a worker on each side and one trainer."""
 
     def __init__(self) -> None:
-        self.schedule = RunSchedule(RunPlan(BATCHES, 1, 1, 0), strategy("wrr"), Limits())
-        self.schedule.set_slots({Prong.CPU: 1, Prong.CSD: 1})
+        self.schedule = making.schedule(batches=BATCHES, epochs=1)
         self.consumed: list[Batch] = []
-
-    def make(self, batch: Batch) -> None:
-        self.schedule.claim(0, batch.index, batch.token, batch.prong.value, 0.0)
-        self.schedule.commit(0, batch.index, batch.token, made(batch.index), 0.0)
 
     def train(self, steps: int) -> None:
         """Make and consume until so many batches are consumed in all."""
-        while len(self.consumed) < steps:
-            for batch in self.schedule.top_up(0.0):
-                self.make(batch)
-            received = len(self.consumed)
-            received += len(self.schedule.fetch(0, 0, received, steps - received))
-            self.consumed += self.schedule.consume(0, 0, received, 0.0)
+        done = len(self.consumed)
+        self.consumed += making.take(self.schedule, steps - done, done=done)
 
     def seen(self) -> Snapshot:
         board = Board(Settings())
@@ -65,7 +55,7 @@ def test_what_was_consumed_is_delivered_on_the_side_that_made_it() -> None:
 def test_an_epoch_that_was_rewound_stays_inside_the_bar() -> None:
     epoch = Epoch()
     epoch.train(8)
-    epoch.schedule.rewind(0, 0, epoch.consumed[2:])
+    epoch.schedule.go_back(0, 0, 2, epoch.consumed[2:])
     epoch.schedule.top_up(0.0)
     seen = epoch.seen()
     assert (seen.consumed, seen.cpu.delivered + seen.csd.delivered) == (2, 2)
@@ -74,19 +64,29 @@ def test_an_epoch_that_was_rewound_stays_inside_the_bar() -> None:
 
 def test_a_batch_that_is_made_again_by_the_other_side_is_counted_there_alone() -> None:
     epoch = Epoch()
-    first = epoch.schedule.top_up(0.0)[0]
-    epoch.make(first)
+    making.work_off(epoch.schedule)
     (handed,) = epoch.schedule.fetch(0, 0, 0, 1)
+    assert handed.prong is Prong.CPU
     epoch.schedule.damaged(0, handed.index, handed.token, "bits")
-    epoch.schedule.set_slots({Prong.CSD: 2})
-    for batch in epoch.schedule.top_up(0.0):
-        epoch.make(batch)
-    again = epoch.schedule.find(0, handed.index)
-    assert again is not None
-    assert (first.index, again.prong) == (handed.index, Prong.CSD)
+    epoch.schedule.set_devices({"csd": (Prong.CSD, 2)})
+    making.work_off(epoch.schedule)
+    assert handed.prong is Prong.CSD
     seen = epoch.seen()
     assert (seen.cpu.delivered, seen.csd.delivered) == (0, 0)
     assert_inside_the_bar(seen)
+
+
+def test_a_batch_that_is_raced_is_shown_once() -> None:
+    epoch = Epoch()
+    schedule = making.paced(epoch.schedule, cpu=1.0)
+    for now in range(12):
+        for grant in schedule.top_up(float(now)):
+            if grant.prong is Prong.CPU and making.find(schedule, grant).rival is None:
+                making.finish(schedule, grant, float(now))
+            else:
+                making.claim(schedule, grant, float(now))
+    assert sum(schedule.epochs[0].rivals.values()) > 0
+    assert_inside_the_bar(epoch.seen())
 
 
 def test_parts_of_a_front_add_up_however_it_is_divided() -> None:

@@ -35,7 +35,7 @@ def bench(up: UpProcess, tmp_path: Path) -> Iterator[Bench]:
     found._client.close()
 
 
-@pytest.mark.parametrize("body", [None, 3, "x", {}, {"run": "no"}, [1, 2], {"index": -1}])
+@pytest.mark.parametrize("body", [None, 3, "x", {}, [], [{"run": "no"}], [1, 2], [{"index": -1}]])
 def test_nonsense_is_dropped(bench: Bench, body: object) -> None:
     bench.handle(body)
     bench.settle()
@@ -45,8 +45,9 @@ def test_a_stale_lease_is_dropped_before_any_work(
     bench: Bench, api: Client, tmp_path: Path
 ) -> None:
     run = api.get(f"/runs/{new_run(api)}")
-    bench.handle({"run": run["id"], "epoch": 0, "index": 0, "token": 10**9})
-    bench.handle({"run": str(uuid.uuid4()), "epoch": 0, "index": 0, "token": 1})
+    bench.handle([{"run": run["id"], "epoch": 0, "index": 0, "token": 10**9}])
+    bench.handle([{"run": str(uuid.uuid4()), "epoch": 0, "index": 0, "token": 1}])
+    bench.settle()
     assert list(tmp_path.iterdir()) == []
     api.post(f"/runs/{run['name']}/cancel")
 

@@ -7,6 +7,10 @@
   const run = live.dataset.run;
   const offline = document.getElementById("offline");
 
+  const post = (action, body) => fetch(`/api/v1/runs/${run}/${action}`, {
+    method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body),
+  });
+
   // Buttons. They are replaced with every message, so the listener sits on what stays.
   live.addEventListener("click", async (click) => {
     const button = click.target.closest("button[data-action]");
@@ -14,9 +18,13 @@
     const action = button.dataset.action;
     if (action === "cancel" && !window.confirm(`Cancel ${run}? It cannot be continued.`)) return;
     button.disabled = true;
-    const answer = await fetch(`/api/v1/runs/${run}/${action}`, {
-      method: "POST", headers: { "Content-Type": "application/json" }, body: "{}",
-    });
+    const answer = await post(action, {});
+    if (!answer.ok) window.alert((await answer.json()).detail);
+  });
+
+  const strategy = document.getElementById("strategy");
+  strategy?.addEventListener("change", async () => {
+    const answer = await post("strategy", { strategy: strategy.value });
     if (!answer.ok) window.alert((await answer.json()).detail);
   });
 
@@ -50,7 +58,7 @@
     document.title = document.title.replace(/^\d+ %/, `${percent} %`);
     showBad(count);
   };
-  live.addEventListener("over", (event) => { over = true; show(JSON.parse(event.detail.data)); });
+  live.addEventListener("over", (event) => { over = true; strategy?.closest("tr").remove(); show(JSON.parse(event.detail.data)); });
   live.addEventListener("htmx:sse:before:connection", (event) => { if (over) event.preventDefault(); });
 
   // Chart.

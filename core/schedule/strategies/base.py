@@ -5,45 +5,51 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Set
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar
 
-from ddlp.core.types import Prong
+from ddlp.core.types import End, Prong
 
 if TYPE_CHECKING:
     from ddlp.core.schedule.epoch import EpochSchedule
+
+Rates = Mapping[Prong, float | None]
+"""Batches a second by prong; None while nothing is known."""
 
 
 @dataclass(frozen=True)
 class Source:
     """An end of the frontier that a prong may take from, and how far."""
 
-    end: Literal["head", "tail"]
+    end: End
     stop: int
 
 
 class Strategy(ABC):
-    """A plan half and a pick half; stateless, all state lies in the epoch."""
+    """A plan half (`sources`) and a pick half (`wanted`); what it fixes lies in the epoch."""
 
     name: ClassVar[str]
     summary: ClassVar[str]
     prongs: ClassVar[tuple[Prong, ...]] = (Prong.CPU, Prong.CSD)
 
     def settle(  # noqa: B027 most strategies fix nothing
-        self, epoch: EpochSchedule, rates: Mapping[Prong, float | None], calibrated: bool
+        self, epoch: EpochSchedule, rates: Rates, calibrated: bool
     ) -> None:
-        """Fix what the strategy fixes once the rates (batches/s) are known."""
+        """Fix what the strategy fixes once the rates are known."""
+
+    def sources(self, epoch: EpochSchedule, prong: Prong, alive: Set[Prong]) -> list[Source]:
+        """Where a prong takes its next batch to make from, in the order to try."""
+        return [head(epoch)] if prong is Prong.CPU else [tail(epoch)]
 
     @abstractmethod
-    def sources(self, epoch: EpochSchedule, prong: Prong, alive: Set[Prong]) -> list[Source]:
-        """Where a prong takes its next batch from, in the order to try."""
+    def wanted(self, epoch: EpochSchedule, rates: Rates) -> list[End]:
+        """From which end the next batch is dealt: the first of these that has one ready."""
 
-    def due(self, epoch: EpochSchedule, rank: int) -> int | None:
-        """The one batch this rank must get next, where the order is strict."""
-        return None
 
-    def pick(
-        self, epoch: EpochSchedule, rank: int, rates: Mapping[Prong, float | None]
-    ) -> int | None:
-        """The batch this rank takes next, or None while it is not ready."""
-        index = self.due(epoch, rank)
-        return index if index is not None and epoch.is_ready(index) else None
+def head(epoch: EpochSchedule) -> Source:
+    """All there is, from the head."""
+    return Source(End.HEAD, epoch.segment.last)
+
+
+def tail(epoch: EpochSchedule) -> Source:
+    """All there is, from the tail."""
+    return Source(End.TAIL, epoch.segment.first)

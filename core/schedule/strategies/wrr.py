@@ -1,38 +1,28 @@
 """Weighted round robin: no split; the ends steal towards each other until they meet.
 
-The loader takes from the prongs in proportion to their live rates, and never waits for one side
-while the other is ready.
+The loader takes from the ends in proportion to the live rates of the prongs, and never waits for
+one side while the other is ready. The choices made are recorded.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
 
-from ddlp.core.schedule.strategies.base import Source, Strategy
-from ddlp.core.types import Prong
+from ddlp.core.schedule.strategies.base import Rates, Strategy
+from ddlp.core.types import End, Prong
 
 if TYPE_CHECKING:
     from ddlp.core.schedule.epoch import EpochSchedule
 
+_PRONG = {End.HEAD: Prong.CPU, End.TAIL: Prong.CSD}
+
 
 class Wrr(Strategy):
-    """Efficient: whoever is ready is taken; the choices made are recorded."""
+    """Efficient: whoever is ready is taken."""
 
     name = "wrr"
     summary = "Weighted round robin: ends meet where they meet, ready batches first (efficient)."
 
-    def sources(self, epoch: EpochSchedule, prong: Prong, alive: Set[Prong]) -> list[Source]:
-        """Each prong from its end, as far as there is work."""
-        return [Source("head", epoch.batches)] if prong is Prong.CPU else [Source("tail", 0)]
-
-    def pick(
-        self, epoch: EpochSchedule, rank: int, rates: Mapping[Prong, float | None]
-    ) -> int | None:
-        """From the prong that is furthest behind its share, among those with something ready."""
-        ready = {prong: epoch.under_way.first_ready(prong) for prong in self.prongs}
-        candidates = [prong for prong in self.prongs if ready[prong] is not None]
-        if not candidates:
-            return None
-        chosen = min(candidates, key=lambda p: (epoch.handed_of[p] + 1) / (rates[p] or 1.0))
-        return ready[chosen]
+    def wanted(self, epoch: EpochSchedule, rates: Rates) -> list[End]:
+        """The end that is furthest behind its share, then the other."""
+        return sorted(End, key=lambda end: (epoch.dealt[end] + 1) / (rates[_PRONG[end]] or 1.0))

@@ -4,43 +4,38 @@ import pytest
 
 from ddlp.core.errors import InvalidInput, Refused
 from ddlp.core.mishap import Mishap
-from ddlp.core.plan import RunPlan
-from ddlp.core.schedule import Batch, Limits, Made, RunSchedule, strategy
+from ddlp.core.schedule import Batch, Grant, Limits, RunSchedule
 from ddlp.core.types import Prong
+from tests.core.schedule import making
+from tests.core.schedule.making import finish, key, made
 
 
-def schedule(share: float = 0.2, samples: int = 40) -> RunSchedule:
+def schedule(share: float = 0.2) -> RunSchedule:
     """Ten batches of four samples; a fifth of them may be bad."""
-    plan = RunPlan(samples=samples, batch_size=4, epochs=2, seed=0)
-    run = RunSchedule(plan, strategy("cpu"), Limits(bad_share=share))
-    run.set_slots({Prong.CPU: 8})
-    return run
+    devices = {"cpu": (Prong.CPU, 8)}
+    return making.schedule("cpu", batch_size=4, devices=devices, bad_share=share)
 
 
 def mishap(sample: int, substitute: int | None = None) -> Mishap:
     return Mishap(sample, f"/data/{sample}.jpg", "truncated", substitute)
 
 
-def bad_one(run: RunSchedule, batch: Batch, place: int, substitute: int | None = None) -> Mishap:
+def bad_one(run: RunSchedule, lease: Grant, place: int, substitute: int | None = None) -> Mishap:
     """A sample of a batch as a bad one."""
-    return mishap(int(run.plan.batch_samples(batch.epoch, batch.index)[place]), substitute)
+    return mishap(int(run.plan.batch_samples(lease.epoch, lease.index)[place]), substitute)
 
 
-def make(run: RunSchedule, batch: Batch, *bad: Mishap) -> None:
-    key = batch.epoch, batch.index, batch.token
-    run.claim(*key, "cpu", 0.0)
-    run.commit(*key, Made("/store/x", 1, 1, 1.0, 1.0, bad), 0.0)
+def make(run: RunSchedule, lease: Grant, *bad: Mishap) -> Batch:
+    return finish(run, lease, 0.0, 1.0, *bad)
 
 
 def test_a_batch_says_how_many_samples_are_left_of_it() -> None:
     run = schedule()
     first, second, third = run.top_up(0.0)[:3]
-    make(run, first)
     bad = bad_one(run, second, 1), bad_one(run, second, 2, substitute=3)
     other = bad_one(run, third, 0, substitute=5)
-    make(run, second, *bad)
-    make(run, third, other)
-    assert [batch.samples for batch in (first, second, third)] == [4, 3, 4]
+    batches = make(run, first), make(run, second, *bad), make(run, third, other)
+    assert [batch.samples for batch in batches] == [4, 3, 4]
     assert run.epochs[0].bad == 3
     assert run.changes().mishaps == {(0, 1): bad, (0, 2): (other,)}
     assert run.changes().mishaps == {}
@@ -48,37 +43,35 @@ def test_a_batch_says_how_many_samples_are_left_of_it() -> None:
 
 def test_an_attempt_that_is_refused_leaves_nothing() -> None:
     run = schedule()
-    batch = run.top_up(0.0)[0]
-    token = batch.token
+    lease = run.top_up(0.0)[0]
     run.device_gone("cpu", Prong.CPU)
     with pytest.raises(Refused):
-        run.commit(0, batch.index, token, Made("x", 1, 1, 1.0, 1.0, (mishap(1),)), 0.0)
+        run.commit(*key(lease), made("cpu", 1.0, bad_one(run, lease, 1)), 0.0)
     assert run.changes().mishaps == {}
     assert run.epochs[0].bad == 0
 
 
 def test_a_batch_that_is_made_again_replaces_what_was_known_of_it() -> None:
     run = schedule()
-    batch = run.top_up(0.0)[0]
-    make(run, batch, bad_one(run, batch, 0), bad_one(run, batch, 1))
+    lease = run.top_up(0.0)[0]
+    batch = make(run, lease, bad_one(run, lease, 0), bad_one(run, lease, 1))
     run.changes()
     run.fetch(0, 0, 0, 1)
     run.damaged(0, batch.index, batch.token, "a bit flipped")
     assert run.epochs[0].bad == 0
-    again = next(b for b in run.top_up(0.0) if b.index == batch.index)
-    make(run, again)
+    again = make(run, next(g for g in run.top_up(0.0) if g.index == batch.index))
     assert run.changes().mishaps == {(0, batch.index): ()}
     assert (again.samples, run.epochs[0].bad) == (4, 0)
 
 
 def test_going_back_takes_bad_samples_back_too() -> None:
     run = schedule()
-    batch = run.top_up(0.0)[0]
-    make(run, batch, bad_one(run, batch, 1))
+    lease = run.top_up(0.0)[0]
+    make(run, lease, bad_one(run, lease, 1))
     run.fetch(0, 0, 0, 1)
-    consumed = run.consume(0, 0, 1, 0.0)
+    consumed = run.consume(0, 0, 1)
     assert run.epochs[0].bad == 1
-    run.rewind(0, 0, consumed)
+    run.go_back(0, 0, 0, consumed)
     assert run.epochs[0].bad == 0
 
 
@@ -128,14 +121,5 @@ def test_bad_samples_that_cannot_be_are_refused() -> None:
     with pytest.raises(InvalidInput, match="named twice, or is none of its batch"):
         make(run, first, mine, mine)
     with pytest.raises(InvalidInput, match="named twice, or is none of its batch"):
-        run.commit(0, 0, first.token, Made("x", 1, 1, 1.0, 1.0, (foreign,)), 0.0)
+        run.commit(*key(first), made("cpu", 1.0, foreign), 0.0)
     assert run.changes().mishaps == {}
-
-
-def test_a_batch_that_was_lost_gets_time_for_care() -> None:
-    run = schedule()
-    batch = run.top_up(0.0)[0]
-    assert run.claim(0, batch.index, batch.token, "cpu", 0.0).losses == 0
-    again = run.claim(0, batch.index, batch.token, "cpu", 0.0)
-    assert again.losses == 1
-    assert again.deadline >= 2 * run.limits.sample_s

@@ -1,0 +1,216 @@
+"""What people and programs ask of the server, and what it answers."""
+
+import uuid
+from typing import Any, Literal
+
+from pydantic import Field
+
+from ddlp.core.messages.base import Message, Name
+from ddlp.core.types import (
+    BadPolicy,
+    DatasetState,
+    EpochState,
+    RunState,
+    TailPolicy,
+)
+
+
+class DatasetCreate(Message):
+    """Register images: a folder with one subfolder a class, or a file that holds or lists them."""
+
+    uri: str = Field(min_length=1, max_length=4096, description="Path on the server.")
+    name: Name | None = Field(None, description="A name for it; the path's own where left out.")
+    check: Literal["quick", "full"] = Field(
+        "quick", description="quick reads each image's head, full decodes each image."
+    )
+
+
+class ScanInfo(Message):
+    """How far a scan has come."""
+
+    found: int = Field(0, description="Samples found so far.")
+    done: int = Field(0, description="Of these, looked at.")
+    rejected: int = Field(0, description="Of these, found bad and left out.")
+    bytes: int = Field(0, description="Encoded bytes of what was looked at.")
+
+
+class DatasetInfo(Message):
+    """A registered dataset."""
+
+    name: str
+    uri: str
+    state: DatasetState
+    reason: str | None = Field(description="Why the scan failed.")
+    kind: str | None = Field(description="folder, manifest, tar or array, once that is known.")
+    check: str
+    version: str = Field(description="Hash over names, sizes, times of change and labels.")
+    samples: int
+    classes: list[str]
+    total_bytes: int
+    rejected: int = Field(description="Files that were found bad and left out.")
+    progress: ScanInfo
+    created_at: float
+
+
+class RejectedInfo(Message):
+    """A file that a scan left out."""
+
+    name: str
+    reason: str
+
+
+class PreviewSample(Message):
+    """One sample as a pipeline would take it, with what chance decides for it."""
+
+    sample: int
+    name: str
+    label: int
+    class_name: str
+    width: int
+    height: int
+    steps: list[dict[str, Any]] = Field(description="The parameters drawn, one object a step.")
+
+
+class PipelineCreate(Message):
+    """Name a pipeline."""
+
+    name: Name
+    transforms: list[dict[str, Any]] = Field(min_length=1, max_length=32)
+
+
+class PipelineInfo(Message):
+    """A named pipeline with every default written out."""
+
+    name: str
+    hash: str
+    transforms: list[dict[str, Any]]
+    width: int
+    height: int
+    shape: tuple[int, int, int] = Field(description="Height, width and channels of a sample.")
+    dtype: str = Field(description="What batches are made of: uint8, or float32 if normalised.")
+
+
+class RunCreate(Message):
+    """Everything that decides a run."""
+
+    name: Name | None = Field(None, description="A name for it; made up where left out.")
+    dataset: Name
+    pipeline: Name = "imagenet-train"
+    batch_size: int = Field(64, ge=1, le=65_536)
+    epochs: int = Field(1, ge=1, le=100_000)
+    seed: int = Field(0, ge=0, lt=2**63)
+    strategy: str = Field("wrr", max_length=32)
+    reorder_window: int | None = Field(
+        None,
+        ge=0,
+        le=10**9,
+        description="For bounded: how many batches the order may deviate from the one on paper.",
+    )
+    calibration: int = Field(
+        10, ge=1, le=10_000, description="Batches a device makes before its rate is trusted."
+    )
+    world_size: int = Field(1, ge=1, le=4096)
+    tail: TailPolicy = Field(
+        TailPolicy.SHORT,
+        description="What becomes of samples that do not fill a batch for each rank.",
+    )
+    on_bad: BadPolicy = Field(
+        BadPolicy.FAIL, description="What a sample that cannot be used does to its batch."
+    )
+    max_bad_share: float = Field(
+        0.01,
+        ge=0,
+        le=1,
+        description="Share of an epoch's samples that may be bad before the run fails; "
+        "above 0, one always may.",
+    )
+
+
+class StrategyChange(Message):
+    """Go on with another strategy, from the next batch that is dealt."""
+
+    strategy: str = Field(max_length=32)
+    reorder_window: int | None = Field(None, ge=0, le=10**9, description="For bounded.")
+
+
+class ReplayCreate(Message):
+    """Make a run that delivers the batches of another one in the same order."""
+
+    name: Name | None = Field(None, description="A name for it; made up where left out.")
+
+
+class EpochInfo(Message):
+    """One epoch of a run."""
+
+    number: int
+    state: EpochState
+    batches: int
+    head: int = Field(description="Batches given out from the head.")
+    tail: int = Field(description="First batch given out from the tail.")
+    split: int | None = Field(description="Where the CPU's share ends, for mte.")
+    meeting_point: int | None
+    made: dict[str, int] = Field(description="Batches made, by prong.")
+    consumed: int
+    started_at: float
+    ended_at: float | None
+
+
+class EnergyInfo(Message):
+    """Joules of one prong's devices, with how they were obtained."""
+
+    source: str
+    joules: float | None
+    joules_per_image: float | None
+    provenance: str
+    method: str
+
+
+class RunInfo(Message):
+    """A run and how it stands."""
+
+    id: uuid.UUID
+    name: str
+    dataset: str
+    dataset_version: str
+    pipeline: str
+    pipeline_hash: str
+    engine: str = Field(description="The engines that made its batches, separated by commas.")
+    batch_size: int
+    epochs: int
+    seed: int
+    strategy: str
+    reorder_window: int | None
+    calibration: int
+    replay_of: uuid.UUID | None = Field(description="The run whose order it follows.")
+    world_size: int
+    tail: TailPolicy
+    on_bad: BadPolicy
+    max_bad_share: float
+    bad_samples: int = Field(description="Samples that were skipped or replaced, over all epochs.")
+    state: RunState
+    reason: str | None
+    samples: int
+    batches: int = Field(description="Batches an epoch.")
+    images: dict[str, int] = Field(description="Images made so far, by prong.")
+    images_per_s: dict[str, float | None] = Field(
+        description="By prong, from the first second it made something to the last."
+    )
+    wait_share: float | None = Field(description="Share of the trainer's time spent waiting.")
+    energy: list[EnergyInfo]
+    emulated: list[str] = Field(description="Prongs whose devices are emulated.")
+    created_at: float
+    started_at: float | None
+    ended_at: float | None
+
+
+class BadSampleInfo(Message):
+    """A sample that was skipped or replaced."""
+
+    id: int = Field(description="Grows: ask for older ones with before.")
+    epoch: int
+    batch: int
+    sample: int
+    name: str
+    reason: str
+    substitute: int | None = Field(description="The sample that took its place.")
+    action: str = Field(description="skipped or replaced")

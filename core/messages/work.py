@@ -1,0 +1,164 @@
+"""What devices and workers say to the server, and what it gives them to do."""
+
+import uuid
+from pathlib import Path
+from typing import Any, Self
+
+from pydantic import Field
+
+from ddlp.core.energy import PowerModel
+from ddlp.core.messages.base import Message, Name
+from ddlp.core.mishap import Mishap
+from ddlp.core.plan import RunPlan
+from ddlp.core.schedule.reports import Grant
+from ddlp.core.types import (
+    BadPolicy,
+    DeviceKind,
+    Prong,
+)
+
+
+class DeviceRegister(Message):
+    """A device that offers to produce batches."""
+
+    name: Name
+    prong: Prong
+    kind: DeviceKind
+    slots: int = Field(ge=1, le=4096)
+    host: str = Field(max_length=255)
+    incarnation: uuid.UUID = Field(description="New at every start: tells a restart from a repeat.")
+    engine: str = Field(max_length=64)
+    store: str = Field(max_length=4096)
+    power: PowerModel
+
+
+class DeviceInfo(Message):
+    """A registered device."""
+
+    name: str
+    prong: Prong
+    kind: DeviceKind
+    emulated: bool
+    slots: int
+    host: str
+    engine: str
+    store: str
+    power: PowerModel
+    live: bool
+    last_seen_at: float
+
+
+class Heartbeat(Message):
+    """A device's sign of life."""
+
+    incarnation: uuid.UUID
+
+
+class WorkSpec(Message):
+    """What a worker must know of a run to make any of its batches."""
+
+    run: uuid.UUID
+    index_path: Path
+    dataset_version: str
+    transforms: list[dict[str, Any]]
+    pipeline_hash: str
+    plan: RunPlan
+    on_bad: BadPolicy = BadPolicy.FAIL
+
+
+class Lease(Message):
+    """One batch given to one device until a deadline; also the body of a Celery message."""
+
+    run: uuid.UUID
+    epoch: int = Field(ge=0)
+    index: int = Field(ge=0)
+    token: int = Field(ge=1)
+    places: tuple[tuple[int, int], ...] = Field(
+        (), description="Where its samples lie in the epoch's order, as [first, last + 1)."
+    )
+    losses: int = Field(
+        0, ge=0, description="Attempts at this batch of which nothing was heard any more."
+    )
+
+    @classmethod
+    def of(cls, run: uuid.UUID, grant: Grant) -> Self:
+        """What a device must know of a batch that it is to make."""
+        return cls(
+            run=run,
+            epoch=grant.epoch,
+            index=grant.index,
+            token=grant.token,
+            places=grant.places,
+            losses=grant.losses,
+        )
+
+
+class Claim(Message):
+    """A process of a device starts on the leases of one message, to make them in this order."""
+
+    device: Name
+    process: int = Field(ge=1, description="Its number on its host.")
+    leases: list[Lease] = Field(min_length=1, max_length=256)
+    dead: int | None = Field(
+        None, ge=1, description="A process of the device that held them, and has died."
+    )
+
+
+class Granted(Message):
+    """A lease that a process may start on, as it stands now."""
+
+    lease: Lease
+    lasts_s: float = Field(description="After this many seconds it is given to someone else.")
+
+
+class Denied(Message):
+    """A lease, or a report on one, that is not taken: drop it."""
+
+    lease: Lease
+    reason: str
+    process: int | None = Field(
+        None, description="The process of the same device that holds it; it may have died."
+    )
+
+
+class Claimed(Message):
+    """What became of a claim."""
+
+    granted: list[Granted]
+    denied: list[Denied]
+
+
+class Commit(Message):
+    """A device has finished a lease."""
+
+    lease: Lease
+    nbytes: int = Field(ge=0)
+    checksum: int = Field(ge=0, lt=2**64)
+    seconds: float = Field(ge=0)
+    cpu_s: float = Field(ge=0)
+    bad: list[Mishap] = Field(
+        [], max_length=65_536, description="The samples of it that could not be used."
+    )
+
+
+class Failure(Message):
+    """A device could not finish a lease."""
+
+    lease: Lease
+    reason: str = Field(max_length=2000)
+    permanent: bool = Field(False, description="Trying again cannot help.")
+    no_room: bool = Field(False, description="The device's store is full.")
+
+
+class Reports(Message):
+    """What a device has to say of several leases at once."""
+
+    device: Name
+    made: list[Commit] = Field([], max_length=1024)
+    failed: list[Failure] = Field([], max_length=1024)
+
+
+class Reported(Message):
+    """What came too late: another attempt won, or the run is over."""
+
+    denied: list[Denied]

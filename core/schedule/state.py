@@ -1,0 +1,126 @@
+"""All that a run's schedule has in its head."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from ddlp.core.errors import Refused
+from ddlp.core.mishap import Mishap
+from ddlp.core.plan import RunPlan
+from ddlp.core.schedule.batch import Batch
+from ddlp.core.schedule.epoch import EpochSchedule
+from ddlp.core.schedule.fleet import Fleet
+from ddlp.core.schedule.limits import Limits
+from ddlp.core.schedule.reports import Changes, Void
+from ddlp.core.schedule.strategies import Strategy
+from ddlp.core.types import EpochState, Prong
+
+_REST_S = 0.5
+_LONGEST_REST_S = 15.0
+
+
+@dataclass(frozen=True)
+class Rest:
+    """A prong whose store is full gets nothing for a while."""
+
+    until: float
+    rest_s: float
+    reason: str
+
+
+@dataclass
+class ScheduleState:
+    """Epochs, devices and tokens of one run, and what changed since it was last written down."""
+
+    plan: RunPlan
+    strategy: Strategy
+    limits: Limits = field(default_factory=Limits)
+    epochs: dict[int, EpochSchedule] = field(default_factory=dict)
+    next_token: int = 1
+    next_epoch: int = 0
+    rank_epoch: list[int] = field(default_factory=list)
+    doom: str | None = None
+    """Why the run cannot go on: a batch whose attempts are used up, or too many bad samples."""
+    _dirty: dict[tuple[int, int], Batch] = field(default_factory=dict)
+    _void: list[Void] = field(default_factory=list)
+    _mishaps: dict[tuple[int, int], tuple[Mishap, ...]] = field(default_factory=dict)
+    _held: dict[tuple[str, int], list[Batch]] = field(default_factory=dict)
+    """What each process of a device has claimed, in the order in which it makes it."""
+
+    def __post_init__(self) -> None:
+        self.room = dict(self.limits.stored)
+        """Batches of a prong that its store has proved to hold; at most what the limits say."""
+        self.resting: dict[Prong, Rest] = {}
+        self.fleet = Fleet(self.plan.batch_size)
+        if not self.rank_epoch:
+            self.rank_epoch = [0] * self.plan.world_size
+
+    def changes(self) -> Changes:
+        """What changed since the last call."""
+        epochs = [epoch for epoch in self.epochs.values() if epoch.changed]
+        for epoch in epochs:
+            epoch.changed = False
+        changed = Changes(list(self._dirty.values()), epochs, self._void, self._mishaps)
+        self._dirty = {}
+        self._void, self._mishaps = [], {}
+        over = {n for n, epoch in self.epochs.items() if epoch.state is not EpochState.OPEN}
+        for number in over:
+            del self.epochs[number]
+        for line in self._held.values() if over else ():
+            line[:] = [batch for batch in line if batch.epoch not in over]
+        return changed
+
+    def set_devices(self, devices: Mapping[str, tuple[Prong, int]]) -> None:
+        """Which devices serve the run now, with their prong and worker slots."""
+        mine = {name: d for name, d in devices.items() if d[0] in self.strategy.prongs}
+        self.fleet.set_devices(mine)
+
+    def find(self, epoch: int, index: int) -> Batch | None:
+        """A batch that is under way."""
+        schedule = self.epochs.get(epoch)
+        return schedule.under_way.get(index) if schedule else None
+
+    def in_hand(self, epoch: int, index: int, token: int) -> Batch:
+        """A batch that is being made under a token, as its first lease or as a second one."""
+        batch = self.find(epoch, index)
+        if batch is None or not batch.state.in_flight or token not in batch.tokens:
+            raise Refused(
+                f"token {token} for batch {index} of epoch {epoch} is not valid any more; drop it"
+            )
+        return batch
+
+    def open_epochs(self) -> list[EpochSchedule]:
+        """The epochs that are not over, the oldest first."""
+        return [epoch for epoch in self.epochs.values() if epoch.state is EpochState.OPEN]
+
+    def new_token(self) -> int:
+        """A fencing token above all before it."""
+        self.next_token += 1
+        return self.next_token - 1
+
+    def note(self, batch: Batch) -> None:
+        """Remember that a batch changed."""
+        self._dirty[batch.epoch, batch.index] = batch
+
+    def rest(self, prong: Prong, stored: int, reason: str, now: float) -> None:
+        """A prong's store is full: give it nothing for a while, longer each time."""
+        before = self.resting.get(prong)
+        rest_s = _REST_S if before is None else min(_LONGEST_REST_S, 2 * before.rest_s)
+        self.resting[prong] = Rest(now + rest_s, rest_s, reason)
+        self.room[prong] = min(self.room[prong], stored)
+
+    def found_room(self, prong: Prong) -> None:
+        """A batch of a prong was stored: it may store more again."""
+        if prong in self.resting:
+            del self.resting[prong]
+        self.room[prong] = min(self.limits.stored[prong], self.room[prong] + 1)
+
+    def keep_void(self, void: list[Void]) -> None:
+        """Remember attempts again that nobody has cleared away yet."""
+        self._void = [*void, *self._void]
+
+    def note_void(self, batch: Batch, device: str | None, token: int) -> None:
+        """Remember that an attempt counts no more."""
+        if device is not None:
+            self._void.append(Void(device, batch.epoch, batch.index, token))

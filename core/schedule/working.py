@@ -1,0 +1,304 @@
+"""What workers report: a lease claimed, a batch made or failed, a process or a device that died."""
+
+from __future__ import annotations
+
+from ddlp.core.errors import Held, InvalidInput, Refused
+from ddlp.core.mishap import Mishap
+from ddlp.core.schedule.batch import Batch
+from ddlp.core.schedule.leasing import Leasing
+from ddlp.core.schedule.reports import Holder, Made
+from ddlp.core.types import BadPolicy, BatchState, Prong
+
+_MADE = (BatchState.READY, BatchState.HANDED)
+
+
+class Working(Leasing):
+    """Takes reports."""
+
+    def claim(self, epoch: int, index: int, token: int, holder: Holder, now: float) -> float:
+        """A process starts on a lease; returns its deadline.
+
+        Raises `Held` where another process has it: a message may have been delivered twice.
+        """
+        batch = self.in_hand(epoch, index, token)
+        line = self._held.get((holder.device, holder.process), [])
+        patience_s = self.patience_s(self.fleet.device_s(holder.device))
+        if batch.token != token:
+            rival = batch.rival
+            assert rival is not None
+            if rival.device not in (None, holder.device):
+                raise Refused(f"batch {index} of epoch {epoch} is being made by {rival.device}")
+            if rival.process not in (0, holder.process):
+                raise Held(f"batch {index} of epoch {epoch} is being made", rival.process)
+            rival.device, rival.process = holder.device, holder.process
+            rival.deadline = now + max(self.limits.lease_floor_s, patience_s * (1 + len(line)))
+            return rival.deadline
+        if batch.state is BatchState.LEASED and batch.device != holder.device:
+            raise Refused(f"batch {index} of epoch {epoch} is being made by {batch.device}")
+        if batch.state is BatchState.LEASED and batch.process not in (0, holder.process):
+            raise Held(f"batch {index} of epoch {epoch} is being made", batch.process)
+        # Each attempt gets twice the time of the one before: a slow device is let finish at last.
+        care_s = self.limits.sample_s if batch.careful else 0.0
+        lasts_s = (patience_s + care_s) * min(2**batch.losses, self.limits.lease_growth)
+        before = next((place for place, held in enumerate(line) if held is batch), len(line))
+        batch.deadline = now + max(self.limits.lease_floor_s, lasts_s) + patience_s * before
+        self.epochs[epoch].under_way.move(batch, BatchState.LEASED)
+        batch.device, batch.process = holder.device, holder.process
+        if before == len(line):
+            batch.started_at = None if line else now
+            self._held.setdefault((holder.device, holder.process), []).append(batch)
+        return batch.deadline
+
+    def process_died(self, holder: Holder) -> None:
+        """A process of a device is dead: what it held can be claimed again under its token.
+
+        It was at the first of what it held; that one is counted, and made with care from now on.
+        """
+        reason = f"a worker process of {holder.device} died while making it"
+        line = self._held.pop((holder.device, holder.process), [])
+        begun = bool(line) and line[0].started_at is not None
+        for place, batch in enumerate(line):
+            batch.process, batch.started_at = 0, None
+            if place == 0 and begun:
+                self._count_kill(batch, reason)
+            self.note(batch)
+        for batch in [b for e in self.epochs.values() for b in e.under_way.in_flight()]:
+            rival = batch.rival
+            if rival is not None and holder == Holder(rival.device or "", rival.process):
+                rival.process = 0
+                if not line:
+                    self._count_kill(batch, reason)
+
+    def commit(self, epoch: int, index: int, token: int, made: Made, now: float) -> bool:
+        """A batch is finished, and can be dealt. Saying so again is harmless, and no news."""
+        known = self.find(epoch, index)
+        if known and known.token == token and known.state in _MADE:
+            return False
+        batch = self.in_hand(epoch, index, token)
+        planned = self._note_bad(batch, made)
+        self._first_wins(batch, token)
+        self._let_go(batch, now)
+        # A batch that is made again for a rank that holds its place goes straight to that rank.
+        state = BatchState.READY if batch.position is None else BatchState.HANDED
+        self.epochs[epoch].under_way.move(batch, state)
+        batch.ready_at, batch.device = now, made.device
+        batch.location, batch.nbytes, batch.checksum = made.location, made.nbytes, made.checksum
+        batch.seconds, batch.cpu_s = made.seconds, made.cpu_s
+        batch.reason = None
+        self.learn(made.device, made.seconds, planned)
+        self.found_room(batch.prong)
+        self.epochs[epoch].count_made(batch)
+        self.note(batch)
+        return True
+
+    def learn(self, device: str | None, seconds: float, samples: int) -> None:
+        """Take note of how long a batch took; also of one that came too late to be taken."""
+        self.fleet.learn(device or "", seconds, samples)
+
+    def _note_bad(self, batch: Batch, made: Made) -> int:
+        """Remember the bad samples of a batch; too many of them in an epoch end the run."""
+        epoch = self.epochs[batch.epoch]
+        planned = epoch.segment.length(batch.index)
+        if len(made.bad) > planned or made.left_out == planned:
+            raise InvalidInput(f"{len(made.bad)} of {planned} samples are bad; nothing is left")
+        named = {mishap.sample for mishap in made.bad}
+        if named and (len(named) < len(made.bad) or not named <= self._samples_of(batch)):
+            raise InvalidInput("a bad sample is named twice, or is none of its batch")
+        if made.bad or batch.bad or batch.isolated:
+            self._mishaps[batch.epoch, batch.index] = made.bad
+        batch.samples, batch.bad, batch.isolated = planned - made.left_out, len(made.bad), False
+        self._check_bad(batch, made.bad)
+        return planned
+
+    def _samples_of(self, batch: Batch) -> set[int]:
+        places = self.epochs[batch.epoch].segment.places(batch.index)
+        return set(self.plan.samples_at(batch.epoch, places).tolist())
+
+    def _check_bad(self, batch: Batch, bad: tuple[Mishap, ...]) -> None:
+        found = self.epochs[batch.epoch].bad + batch.bad
+        if batch.bad and found > self.limits.bad_allowed(self.plan.samples):
+            self.doom = (
+                f"{found} of the {self.plan.samples} samples of epoch {batch.epoch} are bad, more "
+                f"than max_bad_share={self.limits.bad_share:g} allows; the last is "
+                f"{bad[-1].name}: {bad[-1].reason}"
+            )
+
+    def fail(
+        self, epoch: int, index: int, token: int, reason: str, permanent: bool = False
+    ) -> None:
+        """A worker could not make a batch; where trying again cannot help, that ends the run."""
+        batch = self.in_hand(epoch, index, token)
+        batch.failures += 1
+        self._give_back(batch, token, reason)
+        if permanent or batch.failures >= self.limits.failures:
+            self.doom = f"batch {index} of epoch {epoch}: {reason}"
+
+    def no_room(self, epoch: int, index: int, token: int, reason: str, now: float) -> None:
+        """A store is full: the batch is given back, and its prong rests for a while.
+
+        It stores less from then on, until batches find room again.
+        """
+        batch = self.in_hand(epoch, index, token)
+        rival = batch.rival
+        prong = rival.prong if rival is not None and rival.token == token else batch.prong
+        self._give_back(batch, token, reason)
+        stored = sum(schedule.stored(prong) for schedule in self.epochs.values())
+        self.rest(prong, max(1, stored), reason, now)
+
+    def damaged(self, epoch: int, index: int, token: int, reason: str, gone: bool = False) -> None:
+        """A reader found a handed batch damaged or gone: it is made again for the same step."""
+        batch = self.find(epoch, index)
+        if batch is None or batch.token != token or batch.state is not BatchState.HANDED:
+            raise Refused(f"batch {index} of epoch {epoch} was not handed out with token {token}")
+        self.epochs[epoch].count_made(batch, -1)
+        # One that is gone was read by a trainer that did not live to use it: nobody's fault.
+        if not gone:
+            batch.failures += 1
+            if batch.failures >= self.limits.failures:
+                self.doom = f"batch {index} of epoch {epoch}: {reason}"
+        self._give_back(batch, token, reason)
+
+    def take_as_delivered(self, batch: Batch) -> None:
+        """A checkpoint has it that a batch was consumed: it need not be made again."""
+        if batch.state in _MADE:
+            return
+        epoch = self.epochs[batch.epoch]
+        for token in batch.tokens[::-1] if batch.state.in_flight else ():
+            self._give_back(batch, token, "a rank went on after it")
+        epoch.frontier.returned.discard(batch.index)
+        epoch.under_way.move(batch, BatchState.HANDED)
+        epoch.count_made(batch)
+        self.note(batch)
+
+    def expire(self, now: float) -> list[Batch]:
+        """Take back the leases whose deadline has passed."""
+        lost = [
+            batch
+            for epoch in self.epochs.values()
+            for batch in epoch.under_way.in_flight()
+            if batch.deadline <= now or (batch.rival is not None and batch.rival.deadline <= now)
+        ]
+        for batch in lost:
+            if batch.rival is not None and batch.rival.deadline <= now:
+                self._give_back(batch, batch.rival.token, "the second lease ran out")
+            if batch.deadline <= now:
+                holder = batch.device or "nobody (its message was not picked up)"
+                self._lose(batch, f"the lease ran out; it was held by {holder}")
+        return lost
+
+    def device_gone(self, device: str, prong: Prong, died: bool = True) -> list[Batch]:
+        """Take back what a dead or silent device held, and what its queue may have lost with it.
+
+        What it was making when it died counts as the cause; silence has other reasons.
+        """
+        begun = [line[0] for (name, _), line in self._held.items() if name == device and line]
+        at_work = [batch for batch in begun if batch.started_at is not None]
+        reason = f"{device} {'died' if died else 'was not heard of any more'}"
+        lost: list[Batch] = []
+        for epoch in self.epochs.values():
+            for batch in epoch.under_way.in_flight():
+                rival = batch.rival
+                if rival is not None and rival.device in (device, None) and rival.prong is prong:
+                    self._give_back(batch, rival.token, reason)
+                queued = batch.state is BatchState.QUEUED and batch.prong is prong
+                if batch.device == device or queued:
+                    lost.append(batch)
+        for batch in lost:
+            if died and any(batch is made for made in at_work):
+                self._count_kill(batch, f"{reason} while making it")
+            if batch.state.in_flight and not died:
+                self._lose(batch, reason)
+            elif batch.state.in_flight:
+                self._give_back(batch, batch.token, reason)
+        return lost
+
+    def _lose(self, batch: Batch, reason: str) -> None:
+        if batch.started_at is not None:
+            batch.losses += 1
+            if batch.losses >= self.limits.losses:
+                self.doom = f"batch {batch.index} of epoch {batch.epoch}: {reason}"
+        self._give_back(batch, batch.token, reason)
+
+    def _give_back(self, batch: Batch, token: int, reason: str) -> None:
+        """An attempt came to nothing: the other one goes on, or the batch is given out again."""
+        epoch = self.epochs[batch.epoch]
+        rival = batch.rival
+        if rival is not None and rival.token == token:
+            self.note_void(batch, rival.device, token)
+            epoch.rivals[rival.prong] -= 1
+            batch.rival = None
+            return
+        batch.reason = reason
+        self.note_void(batch, batch.device, batch.token)
+        self._let_go(batch, None)
+        if rival is not None:
+            self._replace_by_rival(batch)
+        else:
+            epoch.under_way.move(batch, BatchState.LOST)
+            epoch.frontier.give_back(batch.index, batch.position)
+        epoch.changed = True
+        self.note(batch)
+
+    def _replace_by_rival(self, batch: Batch) -> None:
+        epoch = self.epochs[batch.epoch]
+        rival = batch.rival
+        assert rival is not None
+        epoch.rivals[rival.prong] -= 1
+        batch.promote()
+        claimed = batch.device is not None
+        state = BatchState.LEASED if claimed else BatchState.QUEUED
+        epoch.under_way.move(batch, state, rival.prong)
+        if claimed:
+            self._held.setdefault((str(batch.device), batch.process), []).append(batch)
+
+    def _first_wins(self, batch: Batch, token: int) -> None:
+        """Fence off the attempt that did not commit."""
+        if batch.token != token:
+            self.note_void(batch, batch.device, batch.token)
+            self._let_go(batch, None)
+            self._replace_by_rival(batch)
+        elif batch.rival is not None:
+            self._give_back(batch, batch.rival.token, "the first attempt was quicker")
+
+    def _let_go(self, batch: Batch, now: float | None) -> None:
+        """A process is done with a batch, and begins with the next one that it holds."""
+        key = (batch.device or "", batch.process)
+        line = [held for held in self._held.pop(key, []) if held is not batch]
+        batch.process, batch.started_at = 0, None
+        if line:
+            self._held[key] = line
+            if line[0].started_at is None:
+                line[0].started_at = now
+
+    def _count_kill(self, batch: Batch, reason: str) -> None:
+        """A batch that keeps killing its workers is isolated, as the run's policy has it."""
+        batch.kills += 1
+        batch.reason = reason
+        if batch.kills < self.limits.kills:
+            return
+        where = f"batch {batch.index} of epoch {batch.epoch}"
+        why = f"{where} was isolated: {reason}, {batch.kills} times"
+        if self.limits.on_bad is BadPolicy.FAIL:
+            self.doom = why
+        else:
+            self._isolate(batch, why)
+
+    def _isolate(self, batch: Batch, reason: str) -> None:
+        """Leave a batch out: it holds its place, and nothing is in it."""
+        epoch = self.epochs[batch.epoch]
+        if batch.rival is not None:
+            self._give_back(batch, batch.rival.token, reason)
+        self.note_void(batch, batch.device, batch.token)
+        self._let_go(batch, None)
+        batch.token = self.new_token()
+        batch.isolated, batch.reason, batch.location = True, reason, None
+        batch.samples, batch.nbytes, batch.checksum = 0, 0, 0
+        state = BatchState.READY if batch.position is None else BatchState.HANDED
+        epoch.under_way.move(batch, state)
+        name = f"batch {batch.index}"
+        samples = sorted(self._samples_of(batch))
+        self._mishaps[batch.epoch, batch.index] = tuple(Mishap(s, name, reason) for s in samples)
+        epoch.count_made(batch)
+        if epoch.isolated > self.limits.bad_allowed(epoch.segment.batches):
+            self.doom = f"{reason}; {epoch.isolated} isolated ones are too many for max_bad_share"
+        self.note(batch)

@@ -1,0 +1,108 @@
+"""Tells the server what a worker process made, in groups, while the process makes the next batch.
+
+Should the process die before its report is out, its batch is as lost as if it had died a moment
+earlier.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+
+from ddlp.core.client import Client
+from ddlp.core.messages import Commit, Failure, Lease, Reported, Reports
+from ddlp.core.produce import forget
+from ddlp.core.schedule import Made
+
+_DELAY_S = 0.2
+"""A report waits so long for others to travel with, unless there will be none."""
+_MOST = 512
+_PATIENCE_S = 60.0
+_IDLE_S = 5.0
+"""After so long without a batch, what was kept for the next one is let go of."""
+
+log = logging.getLogger(__name__)
+
+
+class Reporter:
+    """A line of reports and the thread that sends them."""
+
+    def __init__(
+        self, client: Client, device: str, on_idle: Callable[[], None] = lambda: None
+    ) -> None:
+        self._client = client
+        self._on_idle = on_idle
+        self._device = device
+        self._changed = threading.Condition()
+        self._made: list[tuple[Commit, Made]] = []
+        self._failed: list[Failure] = []
+        self._sending = False
+        self._hurry = False
+        threading.Thread(target=self._work, name="reports", daemon=True).start()
+
+    def made(self, lease: Lease, made: Made) -> None:
+        """A batch is finished."""
+        commit = Commit(
+            lease=lease,
+            nbytes=made.nbytes,
+            checksum=made.checksum,
+            seconds=made.seconds,
+            cpu_s=made.cpu_s,
+            bad=list(made.bad),
+        )
+        with self._changed:
+            self._changed.wait_for(lambda: len(self._made) < _MOST, _PATIENCE_S)
+            self._made.append((commit, made))
+            self._changed.notify_all()
+
+    def failed(self, failure: Failure) -> None:
+        """A batch could not be made."""
+        with self._changed:
+            self._failed.append(failure)
+            self._changed.notify_all()
+
+    def flush(self) -> None:
+        """Send what there is: nothing will be added soon."""
+        with self._changed:
+            self._hurry = True
+            self._changed.notify_all()
+
+    def settle(self, timeout_s: float | None = None) -> None:
+        """Wait until all that was said is sent."""
+        self.flush()
+        with self._changed:
+            self._changed.wait_for(lambda: not self._waiting and not self._sending, timeout_s)
+
+    @property
+    def _waiting(self) -> bool:
+        return bool(self._made or self._failed)
+
+    def _work(self) -> None:
+        while True:
+            with self._changed:
+                if not self._changed.wait_for(lambda: self._waiting, _IDLE_S):
+                    self._on_idle()
+                    self._changed.wait_for(lambda: self._waiting)
+                self._changed.wait_for(lambda: self._hurry, _DELAY_S)
+                made, self._made = self._made, []
+                failed, self._failed = self._failed, []
+                self._sending, self._hurry = True, False
+                self._changed.notify_all()
+            self._send(made, failed)
+            with self._changed:
+                self._sending = False
+                self._changed.notify_all()
+
+    def _send(self, made: list[tuple[Commit, Made]], failed: list[Failure]) -> None:
+        body = Reports(device=self._device, made=[commit for commit, _ in made], failed=failed)
+        try:
+            answer = Reported.model_validate(self._client.post("/leases/report", body))
+        except Exception as error:  # the border of the thread: what is not taken expires
+            log.warning("gave up on %d reports: %s", len(made) + len(failed), error)
+            return
+        denied = {(d.lease.run, d.lease.epoch, d.lease.index, d.lease.token) for d in answer.denied}
+        for commit, batch in made:
+            lease = commit.lease
+            if (lease.run, lease.epoch, lease.index, lease.token) in denied:
+                forget(batch)
+        for entry in answer.denied:
+            log.info("dropped: %s", entry.reason)
