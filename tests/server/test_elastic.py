@@ -15,7 +15,7 @@ from ddlp.server.models import Run
 from ddlp.server.notary import Notary
 from tests.conftest import wait_until
 from tests.server.conftest import Plane
-from tests.server.driving import Job, certificate_of, feed, new_run, register, state_of
+from tests.server.driving import Job, certificate_of, feed, new_run, register, rewind, state_of
 
 SAMPLES = 123
 
@@ -190,3 +190,20 @@ def test_what_was_being_made_again_counts_when_other_ranks_go_on_behind_it(
     one.take(one.rewind(6).rounds)
     one.acknowledge()
     check(sealed(plane, run), counted((first, 0, 6), (one, 0, len(one.order))))
+
+
+def test_ranks_go_back_behind_epochs_that_others_trained(plane: Plane, images: Path) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, epochs=4, world_size=2, strategy="cpu")
+    pair = Job(plane, run, 2)
+    pair.take(4)
+    pair.acknowledge()
+    alone = Job(plane, run, 1)
+    alone.take(alone.rewind(0, epoch=1).rounds)
+    alone.acknowledge()
+    again = Job(plane, run, 2)
+    again.rewind(0, epoch=2)
+    again.take(2)
+    for rank in (0, 1):
+        where = rewind(plane, run, 2, rank=rank, world_size=2, epoch=0)
+        assert (where.epoch, where.step) == (0, 1)

@@ -2,9 +2,19 @@
 
 import pytest
 
-from ddlp.core.schedule import Holder, RunSchedule
-from ddlp.core.types import Prong
-from tests.core.schedule.making import claim, find, finish, made, make_all, paced, schedule, take
+from ddlp.core.schedule import Holder, RunSchedule, explain_wait
+from ddlp.core.types import BatchState, Prong
+from tests.core.schedule.making import (
+    claim,
+    find,
+    finish,
+    made,
+    make_all,
+    paced,
+    schedule,
+    take,
+    work_off,
+)
 
 ONE_CPU = {"cpu": (Prong.CPU, 1)}
 STORES = {Prong.CPU: 100, Prong.CSD: 100}
@@ -167,3 +177,34 @@ def test_tokens_only_grow() -> None:
                 finish(run, grant)
         take(run, 1, done=done)
     assert tokens == sorted(set(tokens))
+
+
+# What may lie in a store
+
+
+def made_or_making(run: RunSchedule) -> int:
+    """Batches of the first epoch that lie in a store, or will, and that nobody has used up."""
+    return sum(batch.state is not BatchState.LOST for batch in run.epochs[0].under_way)
+
+
+def test_going_back_makes_no_more_than_the_store_may_hold() -> None:
+    run = schedule("cpu", batches=60, epochs=1, stored={Prong.CPU: 6, Prong.CSD: 1})
+    taken = take(run, 50)
+    run.go_back(0, 0, 0, taken)
+    for _ in range(100):
+        work_off(run)
+    assert made_or_making(run) <= 6 + 2
+    assert [batch.index for batch in take(run, 60)] == list(range(60))
+
+
+def test_a_rank_that_stops_asking_is_waited_for() -> None:
+    stored = {Prong.CPU: 6, Prong.CSD: 1}
+    run = schedule("cpu", batches=60, epochs=1, world_size=2, stored=stored)
+    received = 0
+    for _ in range(100):
+        work_off(run)
+        received += len(run.fetch(0, 0, received, 4))
+        run.consume(0, 0, received)
+    assert received < 30
+    assert made_or_making(run) <= 6 + 2
+    assert explain_wait(run, 0, 0.0).startswith("rank 1, which has consumed 0 of its batches")
