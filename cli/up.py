@@ -18,6 +18,7 @@ from ddlp.core.errors import Conflict, InvalidInput, Unavailable
 from ddlp.core.settings import Settings
 from ddlp.server.broker import Broker
 from ddlp.server.security import check_listen
+from ddlp.workers.csd import make_driver
 
 _START_S = 60
 _GLANCE_S = 0.2
@@ -28,6 +29,8 @@ class Stack:
 
     def __init__(self, settings: Settings) -> None:
         check_listen(settings)
+        if settings.csd_devices:
+            make_driver(settings)  # a wrong profile is said before anything is started
         self.settings = settings
         self._children: list[Child] = []
         self._lock: int | None = None
@@ -47,6 +50,10 @@ class Stack:
     def url(self) -> str:
         """Where the page is."""
         return self.settings.server_url
+
+    def worker_pids(self) -> list[int]:
+        """The workers' main processes."""
+        return [child.pid for child in self._children[2:]]
 
     def watch(self) -> None:
         """Start again what has died."""

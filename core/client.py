@@ -3,7 +3,9 @@
 import http.client
 import json
 import time
-from typing import Any, Self
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, Self, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
 from ddlp.core.errors import DdlpError, InvalidInput, Unavailable, from_status
@@ -53,6 +55,20 @@ class Client:
         """What a GET answers that is no JSON."""
         found: bytes = self._call("GET", path, None, raw=True)
         return found
+
+    @contextmanager
+    def stream(self, path: str) -> Iterator[BinaryIO]:
+        """What a GET answers, to be read bit by bit; a connection that breaks is an error."""
+        try:
+            self._connection.request("GET", quote(self._base + path, safe="/?=&%"))
+            response = self._connection.getresponse()
+            if response.status >= 300:
+                raise _failure(response.status, response.read())
+            yield cast(BinaryIO, response)
+        except _DROPPED as error:
+            raise Unavailable(f"{self.url} broke off ({error}); try again") from error
+        finally:
+            self._connection.close()
 
     def close(self) -> None:
         """Close the connection; the next call opens it again."""

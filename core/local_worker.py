@@ -13,7 +13,7 @@ from ddlp.core.messages import Lease, Message, WorkSpec
 from ddlp.core.mishap import Mishap
 from ddlp.core.process import own_stdout
 from ddlp.core.produce import Producer
-from ddlp.core.store import BatchStore
+from ddlp.core.store import FolderStore
 
 
 class Hello(Message):
@@ -44,7 +44,7 @@ class Report(Message):
 def serve(orders: BinaryIO, reports: BinaryIO) -> None:
     """Work off leases until there are no more."""
     hello = Hello.model_validate_json(orders.readline())
-    producer = Producer(hello.spec, BatchStore(hello.store), hello.device)
+    producer = Producer(hello.spec, FolderStore(hello.store), hello.device)
     for line in orders:
         report = _make(producer, Lease.model_validate_json(line), hello.speed)
         reports.write(report.model_dump_json().encode() + b"\n")

@@ -14,12 +14,15 @@ from typing import BinaryIO
 _POPULATE: int = getattr(mmap, "MAP_POPULATE", 0)
 _MOST = 8
 _MOST_BYTES = 512 << 20
+"""What a writer keeps. These pages are the files' own, but they count as the process's too."""
 
 
 class Maps:
     """The mappings of a process that were used last, of files that are still there."""
 
-    def __init__(self, writable: bool) -> None:
+    def __init__(self, writable: bool, most: int = _MOST, most_bytes: int = _MOST_BYTES) -> None:
+        self.writable = writable
+        self._most, self._most_bytes = most, most_bytes
         self._protection = mmap.PROT_READ | (mmap.PROT_WRITE if writable else 0)
         self._lock = threading.Lock()
         self._kept: OrderedDict[tuple[int, int], tuple[int, mmap.mmap]] = OrderedDict()
@@ -61,7 +64,8 @@ class Maps:
             if not os.fstat(descriptor).st_nlink:
                 self._drop(key)
         while len(self._kept) > 1 and (
-            len(self._kept) > _MOST or sum(len(m) for _, m in self._kept.values()) > _MOST_BYTES
+            len(self._kept) > self._most
+            or sum(len(m) for _, m in self._kept.values()) > self._most_bytes
         ):
             self._drop(next(iter(self._kept)))
 

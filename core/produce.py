@@ -1,9 +1,8 @@
 """Makes one batch: the work of every producer, whatever brought it the lease."""
 
 import time
-from pathlib import Path
 
-from ddlp.core.batchfile import Array, BatchId, batch_tensors
+from ddlp.core.batchfile import Array, BatchId
 from ddlp.core.dataset import DatasetIndex
 from ddlp.core.errors import BadSample, InvalidInput
 from ddlp.core.messages import Lease, WorkSpec
@@ -36,20 +35,23 @@ class Producer:
         self._store = store
         self._device = device
 
-    def make(self, lease: Lease, speed: float = 1.0) -> Made:
+    def make(self, lease: Lease, speed: float = 1.0, link_bytes_per_s: float | None = None) -> Made:
         """Make and publish a batch; below speed 1 as slowly as a processor of that speed would.
 
-        Whoever tried before and was never heard of again may have died of a sample: then each one
-        is decoded in a process of its own.
+        A link that is named adds the time that it would take to carry the batch. Whoever tried
+        before and was never heard of again may have died of a sample: then each one is decoded in a
+        process of its own.
         """
         if not lease.losses:
-            return self._make(lease, self._engine, speed)
+            return self._make(lease, self._engine, speed, link_bytes_per_s)
         with IsolatedRenderer(self._spec.index_path, self._pipeline, self._spec.plan.seed) as apart:
             seed, on_bad = self._spec.plan.seed, self._spec.on_bad
             careful = Engine(self._index, self._pipeline, seed, on_bad, apart)
-            return self._make(lease, careful, speed)
+            return self._make(lease, careful, speed, link_bytes_per_s)
 
-    def _make(self, lease: Lease, engine: Engine, speed: float) -> Made:
+    def _make(
+        self, lease: Lease, engine: Engine, speed: float, link_bytes_per_s: float | None
+    ) -> Made:
         started, started_cpu = time.monotonic(), time.process_time()
         samples = self._spec.plan.samples_at(lease.epoch, lease.places)
         batch = BatchId(
@@ -74,25 +76,22 @@ class Producer:
                 )
             arrays["labels"][: len(left)] = engine.labels(left)
             arrays["samples"][: len(left)] = left
+            for name, made in engine.extras(lease.epoch, left).items():
+                arrays[name][: len(left)] = made
             return len(left)
 
-        tensors = batch_tensors(len(samples), self._pipeline.shape, self._pipeline.dtype)
-        stored = self._store.write(batch, tensors, fill)
+        stored = self._store.write(batch, self._pipeline.batch_tensors(len(samples)), fill)
         cpu_s = time.process_time() - started_cpu
         if speed < 1:
             time.sleep(max(0.0, cpu_s / speed - (time.monotonic() - started)))
+        if link_bytes_per_s is not None:
+            time.sleep(stored.nbytes / link_bytes_per_s)
         return Made(
             device=self._device,
-            location=str(stored.path),
+            location=stored.location,
             nbytes=stored.nbytes,
             checksum=stored.checksum,
             seconds=time.monotonic() - started,
             cpu_s=cpu_s,
             bad=tuple(mishaps),
         )
-
-
-def forget(made: Made) -> None:
-    """Remove a batch that was made for nothing."""
-    if made.location:
-        Path(made.location).unlink(missing_ok=True)

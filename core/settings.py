@@ -5,12 +5,15 @@ import hashlib
 import os
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
+from ddlp.core.codecs import Codec
 from ddlp.core.errors import InvalidInput
 from ddlp.core.owned_folder import shared_memory
+from ddlp.core.store import StoreAddress, StoreOptions
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -49,6 +52,11 @@ class Settings(BaseSettings):
         description="Folders, separated by ':', below which datasets may be read; "
         "the folder the server was started in where left out.",
     )
+    dataset_map: Annotated[dict[Path, Path], NoDecode] = Field(
+        {},
+        description="Folders of datasets that a worker sees elsewhere than the server does, as "
+        "SERVERS=OWN, separated by ':'.",
+    )
     device_name: str | None = Field(
         None,
         description="Name a worker registers under; made from its prong and host where left out.",
@@ -64,16 +72,48 @@ class Settings(BaseSettings):
         le=1024,
         description="Processes of the CPU prong; the number of cores where left out.",
     )
-    cpu_store: Path | None = Field(
-        None, description="Folder for the CPU prong's batches; one on tmpfs where left out."
-    )
-    csd_store: Path | None = Field(
+    cpu_store: str | None = Field(
         None,
-        description="Folder for the CSD prong's batches; one in the home folder where left out.",
+        description="Where the CPU prong's batches lie: a folder, file:///FOLDER or "
+        "s3://BUCKET/PREFIX; a folder on tmpfs where left out.",
     )
-    csd_devices: int = Field(1, ge=0, le=64, description="Emulated CSDs that `ddlp up` starts.")
-    csd_speed: float = Field(
-        0.3, gt=0, le=1, description="Speed of an emulated CSD relative to one host core."
+    csd_store: str | None = Field(
+        None,
+        description="Where the CSD prong's batches lie, likewise; a folder in the home folder "
+        "where left out.",
+    )
+    store_quota_bytes: int | None = Field(
+        None,
+        ge=1 << 20,
+        description="Bytes that the batches of all runs may take up in a worker's store; what its "
+        "filesystem has room for where left out.",
+    )
+    store_compression: Codec = Field(
+        Codec.OFF,
+        description="Compress what a worker stores with zlib or lz4, for slow ways to the trainer.",
+    )
+    serve_store: str | None = Field(
+        None,
+        description="Address, as http://HOST:PORT, at which a worker serves its store to trainers "
+        "on hosts that do not see its folder; port 0 takes a free one.",
+    )
+    csd_devices: int = Field(1, ge=0, le=64, description="CSDs that `ddlp up` starts.")
+    csd_driver: str = Field(
+        "emulated",
+        description="How a worker of the CSD prong meets its device: `emulated` here, `agent` on "
+        "the device's own Linux, or one that a package adds.",
+    )
+    csd_profile: str = Field(
+        "default",
+        description="What an emulated CSD is like: a profile's name (`ddlp csd profiles`), or the "
+        "path of a TOML file.",
+    )
+    csd_speed: float | None = Field(
+        None,
+        gt=0,
+        le=1,
+        description="Speed of an emulated CSD's core relative to one host core; its profile's "
+        "where left out.",
     )
     cpu_active_w: float = Field(
         8.0,
@@ -82,8 +122,22 @@ class Settings(BaseSettings):
         description="Watts that one busy host core is declared to add (a server core "
         "at about 250 W for 32 cores).",
     )
-    csd_active_w: float = Field(
-        7.0, ge=0, allow_inf_nan=False, description="Watts that a busy CSD is declared to draw."
+    csd_active_w: float | None = Field(
+        None,
+        ge=0,
+        le=10_000,
+        allow_inf_nan=False,
+        description="Watts that a busy CSD is declared to draw; where left out its profile's, and "
+        "unknown for a real one.",
+    )
+    csd_power_file: Path | None = Field(
+        None,
+        description="File in which a real CSD says its microwatts, as hwmon's power1_input does.",
+    )
+    csd_energy_file: Path | None = Field(
+        None,
+        description="File in which a real CSD counts microjoules, as hwmon's energy1_input and "
+        "powercap's energy_uj do.",
     )
     cpu_window: int = Field(
         128, ge=1, le=100_000, description="Batches of the CPU prong that may lie unconsumed."
@@ -114,6 +168,24 @@ class Settings(BaseSettings):
         description="How long a loader waits for one batch before it gives up.",
     )
 
+    @field_validator("cpu_store", "csd_store")
+    @classmethod
+    def _check_store(cls, value: str | None) -> str | None:
+        try:
+            if value is not None:
+                StoreAddress.given(value)
+        except InvalidInput as error:
+            raise ValueError(error) from error
+        return value
+
+    @field_validator("serve_store")
+    @classmethod
+    def _check_serve(cls, value: str | None) -> str | None:
+        parts = urlsplit(value or "http://host:1")
+        if parts.scheme != "http" or not parts.hostname or parts.port is None or parts.path:
+            raise ValueError("write http://HOST:PORT")
+        return value
+
     @field_validator("allowed_hosts", mode="before")
     @classmethod
     def _split_commas(cls, value: object) -> object:
@@ -124,10 +196,21 @@ class Settings(BaseSettings):
     def _split_colons(cls, value: object) -> object:
         return [part for part in value.split(":") if part] if isinstance(value, str) else value
 
+    @field_validator("dataset_map", mode="before")
+    @classmethod
+    def _split_map(cls, value: object) -> object:
+        if not isinstance(value, str):
+            return value
+        pairs = [part.split("=") for part in value.split(":") if part]
+        if not all(len(pair) == 2 and all(pair) for pair in pairs):
+            raise ValueError("write SERVERS=OWN, separated by ':'")
+        return dict(pairs)
+
     def as_environment(self) -> dict[str, str]:
         """The variables that make another process read these settings."""
-        marks = {"allowed_hosts": ",", "dataset_roots": ":"}
+        marks = {"allowed_hosts": ",", "dataset_roots": ":", "dataset_map": ":"}
         values = {name: getattr(self, name) for name in type(self).model_fields}
+        values["dataset_map"] = [f"{theirs}={ours}" for theirs, ours in self.dataset_map.items()]
         return {
             f"DDLP_{name.upper()}": marks[name].join(map(str, value))
             if name in marks
@@ -153,17 +236,22 @@ class Settings(BaseSettings):
         return self.cpu_workers or os.cpu_count() or 1
 
     @property
-    def cpu_store_path(self) -> Path:
-        """Folder for the CPU prong's batches: one a home folder, so that two servers never mix."""
+    def cpu_store_address(self) -> StoreAddress:
+        """The CPU prong's store: one a home folder, so that two servers never mix."""
         if self.cpu_store:
-            return self.cpu_store.absolute()
+            return StoreAddress.given(self.cpu_store)
         home = hashlib.sha256(str(self.home.absolute()).encode()).hexdigest()[:12]
-        return shared_memory() / f"ddlp-{os.getuid()}-{home}"
+        return StoreAddress.given(shared_memory() / f"ddlp-{os.getuid()}-{home}")
 
     @property
-    def csd_store_path(self) -> Path:
-        """Folder that stands for the drive of the first CSD."""
-        return (self.csd_store or self.home / "csd").absolute()
+    def csd_store_address(self) -> StoreAddress:
+        """The CSD prong's store."""
+        return StoreAddress.given(self.csd_store or self.home / "csd")
+
+    @property
+    def store_options(self) -> StoreOptions:
+        """How a worker uses its store."""
+        return StoreOptions(self.store_quota_bytes, self.store_compression)
 
     @property
     def roots(self) -> list[Path]:

@@ -101,6 +101,21 @@ class DatasetState(StrEnum):
     FAILED = "failed"
 
 
+class ReadPath(StrEnum):
+    """The way that a batch's bytes take from its store to the trainer."""
+
+    MMAP = "mmap"
+    """Mapped: the file's own memory, without a copy where it lies on tmpfs."""
+    DIRECT = "direct"
+    """O_DIRECT into memory of the trainer, past the page cache."""
+    GDS = "gds"
+    """From the drive straight into the accelerator's memory."""
+    HTTP = "http"
+    """From the host that made it."""
+    S3 = "s3"
+    """From an object store."""
+
+
 class Provenance(StrEnum):
     """How a figure of energy was obtained."""
 

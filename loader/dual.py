@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar
 
 try:
     import torch
@@ -17,14 +17,16 @@ except ImportError as error:
     ) from error
 
 from ddlp.core.errors import Conflict, InvalidInput, WaitTimeout
-from ddlp.core.messages import BadSampleInfo
+from ddlp.core.messages import BadSampleInfo, ReadInfo
 from ddlp.core.pipeline import Pipeline, PipelineSpec
 from ddlp.core.settings import load_settings
 from ddlp.core.types import BadPolicy, TailPolicy
+from ddlp.loader.buffers import Buffers
 from ddlp.loader.feed import Feed, LoaderState, RemoteFeed
 from ddlp.loader.local import LocalFeed, LocalRun
-from ddlp.loader.prefetch import LeftOut, Position, Prefetcher
-from ddlp.loader.tensors import TensorBatch, ToTensors
+from ddlp.loader.prefetch import BatchReader, LeftOut, Position, Prefetcher
+from ddlp.loader.readers.choice import Preference, Readers, ReadOptions
+from ddlp.loader.tensors import TensorBatch, TensorOptions, ToTensors
 from ddlp.loader.timing import Timing
 
 _GLANCE_S = 0.5
@@ -48,7 +50,12 @@ class DualLoader:
         rank: This process's place among `world_size`.
         world_size: How many processes share the run's batches.
         prefetch: Batches that are read ahead; as many as fit 256 MiB, from 2 to 32, where left out.
-        normalize: Scale pixels with the pipeline's mean and deviation, on the device.
+        normalize: Scale pixels with the pipeline's mean and deviation on the device; "host" does it
+            in the host's memory before they are moved.
+        dtype: What normalised images are made of.
+        channels_last: How images lie in memory: as they travel, or channel by channel.
+        reader: How files are read: `auto`, `mmap`, `direct` or `gds`.
+        require_gds: Fail rather than read what drives wrote through the host's memory.
         wait_timeout_s: How long one batch may be waited for.
     """
 
@@ -61,14 +68,19 @@ class DualLoader:
         rank: int = 0,
         world_size: int = 1,
         prefetch: int | None = None,
-        normalize: bool = True,
+        normalize: bool | Literal["host"] = True,
+        dtype: torch.dtype = torch.float32,
+        channels_last: bool = True,
+        reader: Preference = "auto",
+        require_gds: bool = False,
         wait_timeout_s: float | None = None,
     ) -> None:
         _check_prefetch(prefetch)
-        settings = load_settings()
-        feed = RemoteFeed(url or settings.server_url, run, rank, world_size)
+        tensors = TensorOptions(device, normalize, dtype, channels_last)
+        readers = Readers(ReadOptions(device, reader, require_gds), Buffers.for_device(device))
+        feed = RemoteFeed(url or load_settings().server_url, run, rank, world_size)
         self._rank, self._world_size = rank, world_size
-        self._setup(feed, device, prefetch, normalize, wait_timeout_s)
+        self._setup(feed, tensors, readers, prefetch, wait_timeout_s)
 
     @classmethod
     def local(
@@ -88,7 +100,11 @@ class DualLoader:
         max_bad_share: float = 0.01,
         device: str = "cpu",
         prefetch: int | None = None,
-        normalize: bool = True,
+        normalize: bool | Literal["host"] = True,
+        dtype: torch.dtype = torch.float32,
+        channels_last: bool = True,
+        reader: Preference = "auto",
+        require_gds: bool = False,
         wait_timeout_s: float | None = None,
     ) -> Self:
         """Preprocess images in processes of this machine; no server is needed.
@@ -108,10 +124,16 @@ class DualLoader:
             max_bad_share: Share of an epoch's samples that may be bad before the run fails.
             device: Where tensors go.
             prefetch: Batches that are read ahead; as many as fit 256 MiB where left out.
-            normalize: Scale pixels with the pipeline's mean and deviation, on the device.
+            normalize: Scale pixels on the device, on the "host", or not at all.
+            dtype: What normalised images are made of.
+            channels_last: How images lie in memory: as they travel, or channel by channel.
+            reader: How files are read: `auto`, `mmap`, `direct` or `gds`.
+            require_gds: Fail rather than read what drives wrote through the host's memory.
             wait_timeout_s: How long one batch may be waited for.
         """
         _check_prefetch(prefetch)
+        tensors = TensorOptions(device, normalize, dtype, channels_last)
+        readers = Readers(ReadOptions(device, reader, require_gds), Buffers.for_device(device))
         run = LocalRun(
             data=Path(data),
             pipeline=_pipeline(pipeline),
@@ -128,15 +150,15 @@ class DualLoader:
         )
         loader = cls.__new__(cls)
         loader._rank, loader._world_size = 0, 1
-        loader._setup(LocalFeed(run), device, prefetch, normalize, wait_timeout_s)
+        loader._setup(LocalFeed(run), tensors, readers, prefetch, wait_timeout_s)
         return loader
 
     def _setup(
         self,
         feed: Feed,
-        device: str,
+        tensors: TensorOptions,
+        readers: Readers,
         prefetch: int | None,
-        normalize: bool,
         timeout_s: float | None,
     ) -> None:
         attached = feed.attached
@@ -153,13 +175,15 @@ class DualLoader:
         self._reader: Prefetcher | None = None
         self.timing = Timing()
         self.pipeline = Pipeline.parse(PipelineSpec(transforms=attached.transforms))
-        self._tensors = ToTensors(self.pipeline, device, normalize)
-        self._prefetch = prefetch or self._fitting(normalize)
+        self._readers = readers
+        self._batches = BatchReader(readers, ToTensors(self.pipeline, tensors))
+        self._prefetch = prefetch or self._fitting(tensors)
 
-    def _fitting(self, normalize: bool) -> int:
+    def _fitting(self, tensors: TensorOptions) -> int:
         """How many batches fit the memory that may be used ahead."""
         height, width, channels = self.pipeline.shape
-        wide = self.pipeline.dtype != "uint8" or (normalize and self.pipeline.normalize is not None)
+        late = bool(tensors.normalize) and self.pipeline.normalize is not None
+        wide = self.pipeline.dtype != "uint8" or late
         nbytes = self._plan.batch_size * height * width * channels * (4 if wide else 1)
         return min(32, max(2, _AHEAD_BYTES // max(1, nbytes)))
 
@@ -177,6 +201,11 @@ class DualLoader:
     def bad_samples(self) -> list[BadSampleInfo]:
         """The samples of the run that were skipped or replaced so far, with file and reason."""
         return self._feed.bad_samples()
+
+    @property
+    def reads(self) -> list[ReadInfo]:
+        """Batches and bytes read so far, by path and by the reason for that path."""
+        return self._readers.counts.totals()
 
     @property
     def waiting_for(self) -> str | None:
@@ -221,7 +250,7 @@ class DualLoader:
             raise Conflict(f"all {self.epochs} epochs of the run were delivered")
         rounds = self._rounds
         reader = Prefetcher(
-            self._feed, self._rank, self._next, self._tensors, self._prefetch, self.timing
+            self._feed, self._rank, self._next, self._batches, self._prefetch, self.timing
         )
         self._reader = reader
         try:
@@ -232,7 +261,7 @@ class DualLoader:
                 if self._heads is not None:
                     self._heads += not item.from_tail
                 for batch in self._shown(item):
-                    yield batch
+                    yield self._batches.take_over(batch)
                     self.timing.trained()
                 reader.consumed()
             reader.finish(self._wait_timeout_s)
@@ -355,6 +384,7 @@ class DualLoader:
         """Let go of the run; with a local one its processes and files go too."""
         if self._reader is not None:
             self._reader.stop()
+        self._readers.close()
         self._feed.close()
 
     def __enter__(self) -> Self:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddlp.core.batchfile import batch_tensors, layout
+from ddlp.core.batchfile import layout
 from ddlp.core.dataset import DatasetIndex, ScanOptions, scan
-from ddlp.core.errors import BadSample, InvalidInput, Refused
+from ddlp.core.errors import BadSample, InvalidInput, NoRoom, Refused
 from ddlp.core.local_worker import Hello, Report
 from ddlp.core.messages import (
     Attached,
@@ -34,7 +34,6 @@ from ddlp.core.mishap import Mishap
 from ddlp.core.owned_folder import make_owned_folder, shared_memory
 from ddlp.core.pipeline import Pipeline
 from ddlp.core.plan import RunPlan
-from ddlp.core.produce import forget
 from ddlp.core.schedule import (
     Batch,
     EpochSchedule,
@@ -46,7 +45,8 @@ from ddlp.core.schedule import (
     strategy,
 )
 from ddlp.core.settings import Settings, load_settings
-from ddlp.core.store import BatchStore, release, store_limit
+from ddlp.core.store import FolderStore, StoreAddress, path_of, release, store_limit
+from ddlp.core.store.room import check_room, usable_bytes
 from ddlp.core.types import BadPolicy, EpochState, Prong, RunState, TailPolicy
 from ddlp.loader.feed import LoaderState
 from ddlp.loader.worker_process import WorkerProcess
@@ -91,8 +91,8 @@ class LocalFeed:
 
     def __init__(self, run: LocalRun) -> None:
         settings = load_settings()
-        self._memory = make_owned_folder(settings.cpu_store or shared_memory())
-        self._drive = make_owned_folder(settings.csd_store or Path(tempfile.gettempdir()))
+        self._memory = make_owned_folder(_folder(settings.cpu_store, shared_memory()))
+        self._drive = make_owned_folder(_folder(settings.csd_store, Path(tempfile.gettempdir())))
         self._changed = threading.Condition()
         self._closed = threading.Event()
         self._workers: dict[str, WorkerProcess] = {}
@@ -140,9 +140,15 @@ class LocalFeed:
             self._start(Prong.CSD, "emulated-csd-0", self._drive, run.csd_speed)
 
     def _limits(self, run: LocalRun, settings: Settings) -> Limits:
-        _, nbytes = layout(batch_tensors(run.batch_size, run.pipeline.shape, run.pipeline.dtype))
-        cpu = store_limit(nbytes, settings.cpu_store_bytes, self._memory)
-        csd = store_limit(nbytes, settings.csd_store_bytes, self._drive)
+        _, nbytes = layout(run.pipeline.batch_tensors(run.batch_size))
+        free = {place: usable_bytes(place) for place in (self._memory, self._drive)}
+        needed = {self._memory: run.workers} if run.strategy != "csd" else {self._drive: 1}
+        for place, slots in needed.items():
+            problem = check_room(str(place), slots, nbytes, free[place])
+            if problem is not None:
+                raise NoRoom(problem)
+        cpu = store_limit(nbytes, settings.cpu_store_bytes, free[self._memory])
+        csd = store_limit(nbytes, settings.csd_store_bytes, free[self._drive])
         return Limits(
             stored={Prong.CPU: min(cpu, settings.cpu_window), Prong.CSD: csd},
             message_leases=1,
@@ -243,13 +249,15 @@ class LocalFeed:
         changes = self._schedule.changes()
         self._mishaps |= changes.mishaps
         for attempt in changes.void:
-            BatchStore(self._workers[attempt.device].hello.store).discard(
-                self._spec.run, attempt.epoch, attempt.index, attempt.token
-            )
+            self._discard(attempt.device, attempt.epoch, attempt.index, attempt.token)
         left = [epoch for epoch in changes.epochs if epoch.state is EpochState.ABANDONED]
         for batch in (batch for epoch in left for batch in epoch.under_way):
             if batch.location:
-                release(Path(batch.location))
+                release(path_of(batch.location))
+
+    def _discard(self, device: str, epoch: int, index: int, token: int) -> None:
+        store = FolderStore(self._workers[device].hello.store)
+        store.discard(self._spec.run, epoch, index, token)
 
     def _give_out(self, now: float) -> None:
         """Take back what is late, and lease what the windows have room for."""
@@ -296,7 +304,7 @@ class LocalFeed:
                 else:
                     self._schedule.fail(*key, report.problem, report.permanent)
             except Refused:
-                forget(made)
+                self._discard(worker.name, *key)
             except InvalidInput as error:
                 self._schedule.fail(*key, str(error), permanent=True)
             self._advance()
@@ -313,6 +321,16 @@ class LocalFeed:
                 self._start(worker.prong, worker.name, hello.store, hello.speed)
                 self._advance()
             self._changed.notify_all()
+
+
+def _folder(store: str | None, usual: Path) -> Path:
+    """The folder that the settings name; what is made here lies on this machine."""
+    if store is None:
+        return usual
+    folder = StoreAddress.given(store).folder
+    if folder is None:
+        raise InvalidInput(f"{store} is no folder; a run without a server keeps its batches in one")
+    return folder
 
 
 def _scan(run: LocalRun, into: Path) -> DatasetIndex:

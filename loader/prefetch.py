@@ -3,15 +3,13 @@
 import queue
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 
 from ddlp.core.batchfile import BatchId
 from ddlp.core.errors import Conflict, DamagedBatch, DdlpError, MissingBatch, WaitTimeout
-from ddlp.core.maps import Maps
 from ddlp.core.messages import Attached, Damaged, Fed, FedBatch, FeedRequest
-from ddlp.core.store import read_batch, release
 from ddlp.core.types import RunState
 from ddlp.loader.feed import Feed
+from ddlp.loader.readers.choice import Readers
 from ddlp.loader.tensors import TensorBatch, ToTensors
 from ddlp.loader.timing import Timing
 
@@ -37,19 +35,41 @@ class LeftOut:
     reason: str
 
 
+@dataclass(frozen=True)
+class BatchReader:
+    """How batches become tensors: brought here by a reader, then made what training code sees."""
+
+    readers: Readers
+    tensors: ToTensors
+
+    def read(self, fed: FedBatch, expected: BatchId) -> TensorBatch:
+        """Read one batch; its place in the store is given back once nothing lies there any more."""
+        loaded = self.readers.read(fed, expected)
+        return self.tensors(fed.index, loaded, fed.from_tail)
+
+    def take_over(self, batch: TensorBatch) -> TensorBatch:
+        """To be called by the thread that trains, for each batch that it is given."""
+        return self.tensors.take_over(batch)
+
+
 class Prefetcher:
     """Keeps up to `depth` batches ready; what goes wrong in its thread is raised in `next`."""
 
     def __init__(
-        self, feed: Feed, rank: int, start: Position, tensors: ToTensors, depth: int, timing: Timing
+        self,
+        feed: Feed,
+        rank: int,
+        start: Position,
+        batches: BatchReader,
+        depth: int,
+        timing: Timing,
     ) -> None:
         self._feed = feed
         self._rank = rank
         self._epoch = start.epoch
         self._received = start.step
         self._consumed = start.step
-        self._tensors = tensors
-        self._maps = Maps(writable=False)
+        self._batches = batches
         self._timing = timing
         self._depth = depth
         self._ready: queue.Queue[TensorBatch | LeftOut | Exception | None] = queue.Queue()
@@ -140,6 +160,7 @@ class Prefetcher:
                 wait_s=wait_s,
                 waited_s=waited_s,
                 trained_s=trained_s,
+                reads=self._batches.readers.counts.take(),
             )
         )
         self.paused = fed.state is RunState.PAUSED
@@ -152,7 +173,7 @@ class Prefetcher:
         for place, fed in enumerate(batches):
             if not self._read(fed):
                 for later in batches[place + 1 :]:
-                    if later.left_out is None and not Path(later.location).exists():
+                    if later.left_out is None and self._batches.readers.is_gone(later):
                         self._report(later, MissingBatch(f"{later.location} is gone"))
                 return False
         return True
@@ -164,14 +185,11 @@ class Prefetcher:
             self._received += 1
             self._ready.put(LeftOut(fed.index, fed.from_tail, fed.left_out))
             return True
-        path = Path(fed.location)
         try:
-            arrays = read_batch(path, self._expected(fed), fed.checksum, self._maps)
-            batch = self._tensors(fed.index, arrays, fed.from_tail)
+            batch = self._batches.read(fed, self._expected(fed))
         except DamagedBatch as error:
             self._report(fed, error)
             return False
-        release(path)
         self._received += 1
         self._ready.put(batch)
         return True

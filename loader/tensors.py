@@ -1,20 +1,65 @@
-"""Turns a batch as it travelled (uint8, channels last in memory) into tensors for training."""
+"""Turns a batch as it travelled (bytes, channels last in memory) into tensors for training.
 
-import sys
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+Normalising comes last, so that batches travel as bytes: on the accelerator, in one kernel with the
+change of type and of layout; or in the host's memory, where that is asked for or all there is.
+"""
+
+import weakref
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
 
 from ddlp.core.batchfile import Array
+from ddlp.core.errors import InvalidInput
+from ddlp.core.image import Levels
 from ddlp.core.pipeline import Pipeline
+from ddlp.core.pipeline.renderer import levels_of
+from ddlp.loader.accelerator import Accelerator, DeviceImages, apart
+from ddlp.loader.buffers import Buffers
+from ddlp.loader.host_images import Form, HostImages
+from ddlp.loader.readers.base import Loaded
 
-_UNUSED = 3
-"""References to an array that only `Buffers` knows: its list, a name for it, and the question."""
-_LEAST_BYTES = 1 << 20
-_MOST = 64
+_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+@dataclass(frozen=True)
+class TensorOptions:
+    """How training code wants its tensors."""
+
+    device: str = "cpu"
+    normalize: bool | Literal["host"] = True
+    """With the pipeline's values, on the device; `host`: before they are transferred."""
+    dtype: torch.dtype = torch.float32
+    """Of normalised images; others stay bytes."""
+    channels_last: bool = True
+    """How images lie in memory; their shape is (samples, 3, height, width) either way."""
+
+    def __post_init__(self) -> None:
+        if not (isinstance(self.normalize, bool) or self.normalize == "host"):
+            raise InvalidInput(f"normalize={self.normalize!r} is not True, False or 'host'")
+        if self.dtype not in _DTYPES:
+            known = ", ".join(map(str, _DTYPES))
+            raise InvalidInput(f"dtype={self.dtype!r} is not a type for images; use {known}")
+        if not isinstance(self.channels_last, bool):
+            raise InvalidInput(f"channels_last={self.channels_last!r} is not True or False")
+        _check_device(self.device)
+
+
+def _check_device(name: str) -> None:
+    try:
+        device = torch.device(name)
+    except (RuntimeError, TypeError) as error:
+        raise InvalidInput(
+            f"device={name!r} is not known to PyTorch; use 'cpu', 'cuda' or 'cuda:N'"
+        ) from error
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise InvalidInput(
+            f"device={name!r} is not there: PyTorch {torch.__version__} sees "
+            f"{torch.cuda.device_count()} of its kind; use 'cpu', or install a driver and a build "
+            "of PyTorch for it"
+        )
 
 
 @dataclass(frozen=True)
@@ -25,71 +70,99 @@ class TensorBatch:
     images: torch.Tensor
     labels: torch.Tensor
     samples: torch.Tensor
+    """Which samples of the dataset they are; always in the host's memory."""
     from_tail: bool = False
     """From which end of the epoch it was taken."""
+    extras: dict[str, torch.Tensor] = field(default_factory=dict)
+    """What else the pipeline gives each sample, by name."""
 
 
 class ToTensors:
-    """Moves a batch to its device and normalises it there, with the pipeline's values."""
+    """Moves batches to their device and normalises them; of one thread at a time."""
 
-    def __init__(self, pipeline: Pipeline, device: str, normalize: bool) -> None:
-        self._device = torch.device(device)
-        self._buffers = Buffers()
-        self._scale: tuple[torch.Tensor, torch.Tensor] | None = None
-        scale = pipeline.normalize
-        if normalize and scale is not None and not scale.early:
-            mean = torch.tensor(scale.mean, device=self._device)
-            std = torch.tensor(scale.std, device=self._device)
-            # (x / 255 - mean) / std as one multiplication and one addition.
-            self._scale = (1 / (255 * std)).view(1, 1, 1, 3), (-mean / std).view(1, 1, 1, 3)
-
-    def __call__(
-        self, index: int, arrays: Mapping[str, Array], from_tail: bool = False
-    ) -> TensorBatch:
-        """Copies: what is returned does not depend on the batch's file any more."""
-        pixels = self._copied(arrays["images"])
-        if self._scale is not None:
-            multiply, add = self._scale
-            pixels = self._as_float(pixels).mul_(multiply).add_(add)
-        return TensorBatch(
-            index=index,
-            images=pixels.permute(0, 3, 1, 2),
-            labels=self._copied(arrays["labels"]),
-            samples=torch.from_numpy(np.array(arrays["samples"])),
-            from_tail=from_tail,
+    def __init__(self, pipeline: Pipeline, options: TensorOptions | None = None) -> None:
+        options = options or TensorOptions()
+        device = torch.device(options.device)
+        levels = _levels(pipeline) if options.normalize else None
+        form = Form(options.dtype if options.normalize else torch.float32, options.channels_last)
+        self._buffers = Buffers.for_device(device)
+        self._host_images = HostImages(levels, form, self._buffers)
+        self._host_first = options.normalize == "host"
+        self._accelerator = (
+            Accelerator(device, DeviceImages(device, levels, form), self._buffers)
+            if device.type != "cpu"
+            else None
         )
 
-    def _copied(self, array: Array) -> torch.Tensor:
-        if self._device.type == "cuda":
-            pinned = torch.from_numpy(np.array(array)).pin_memory()
-            return pinned.to(self._device, non_blocking=True)
+    def __call__(self, index: int, loaded: Loaded, from_tail: bool = False) -> TensorBatch:
+        """Also gives the batch's place in its store back (see `settle`)."""
+        tensors = dict(loaded.tensors)
+        samples = self._copied(tensors.pop("samples"))
+        there = (
+            self._kept(tensors)
+            if self._accelerator is None
+            else self._uploaded(self._accelerator, tensors)
+        )
+        batch = TensorBatch(
+            index=index,
+            images=there.pop("images"),
+            labels=there.pop("labels"),
+            samples=samples,
+            from_tail=from_tail,
+            extras=there,
+        )
+        settle(batch, loaded)
+        return batch
+
+    def take_over(self, batch: TensorBatch) -> TensorBatch:
+        """To be called by the thread that trains: it may use the device by a stream of its own.
+
+        The batch's memory is then used again only once that stream is done with it.
+        """
+        if self._accelerator is not None:
+            for tensor in (batch.images, batch.labels, *batch.extras.values()):
+                self._accelerator.used_by_trainer(tensor)
+        return batch
+
+    def _uploaded(
+        self, accelerator: Accelerator, tensors: dict[str, Array | torch.Tensor]
+    ) -> dict[str, torch.Tensor]:
+        pixels = tensors["images"]
+        if self._host_first and isinstance(pixels, np.ndarray):
+            return accelerator(tensors | {"images": self._host_images(pixels)}, made=True)
+        return accelerator(tensors)
+
+    def _kept(self, tensors: dict[str, Array | torch.Tensor]) -> dict[str, torch.Tensor]:
+        pixels = tensors.pop("images")
+        kept = {name: self._copied(what) for name, what in tensors.items()}
+        if isinstance(pixels, torch.Tensor):
+            return kept | {"images": apart(self._host_images(pixels.numpy()), pixels)}
+        return kept | {"images": self._host_images(pixels)}
+
+    def _copied(self, what: Array | torch.Tensor) -> torch.Tensor:
+        array = what.numpy() if isinstance(what, torch.Tensor) else what
         copied = self._buffers.take(array.shape, array.dtype)
         np.copyto(copied, array)
-        return torch.from_numpy(copied).to(self._device)
-
-    def _as_float(self, pixels: torch.Tensor) -> torch.Tensor:
-        if self._device.type != "cpu":
-            return pixels.to(torch.float32)
-        wide = self._buffers.take(tuple(pixels.shape), np.dtype(np.float32))
-        return torch.from_numpy(wide).copy_(pixels)
+        return torch.from_numpy(copied)
 
 
-class Buffers:
-    """Memory that is used again once nobody holds a tensor over it.
+def settle(batch: TensorBatch, loaded: Loaded) -> None:
+    """Give a batch's place in its store back: at once, or when the last tensor over it is gone.
 
-    Memory that is new to a process costs more than to fill it: its pages come one by one.
+    That may be in any thread, and in the midst of anything.
     """
+    pixels = loaded.tensors["images"]
+    if loaded.borrowed and isinstance(pixels, np.ndarray) and _lies_in(batch.images, pixels):
+        weakref.finalize(pixels, loaded.give_back)
+    else:
+        loaded.give_back()
 
-    def __init__(self) -> None:
-        self._kept: list[Array] = []
 
-    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
-        """An array of a shape and a type, with whatever is in it."""
-        for array in self._kept:
-            if array.shape == shape and array.dtype == dtype and sys.getrefcount(array) == _UNUSED:
-                return array
-        made: Array = np.empty(shape, dtype)
-        self._kept = [a for a in self._kept if sys.getrefcount(a) > _UNUSED or a.shape == shape]
-        if made.nbytes >= _LEAST_BYTES and len(self._kept) < _MOST:
-            self._kept.append(made)
-        return made
+def _lies_in(tensor: torch.Tensor, array: Array) -> bool:
+    return tensor.device.type == "cpu" and tensor.data_ptr() == array.ctypes.data
+
+
+def _levels(pipeline: Pipeline) -> Levels | None:
+    """What late normalising does to levels; None where workers did it, or nobody shall."""
+    scale = pipeline.normalize
+    return levels_of(scale) if scale is not None and not scale.early else None

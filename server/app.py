@@ -68,8 +68,9 @@ def close_context(context: Context) -> None:
     context.dispatcher.stop()
     context.broker.close()
     context.database.close()
-    if context.settings.cpu_store is None:
-        shutil.rmtree(context.settings.cpu_store_path, ignore_errors=True)
+    own = context.settings.cpu_store_address.folder
+    if context.settings.cpu_store is None and own is not None:
+        shutil.rmtree(own, ignore_errors=True)
 
 
 async def _report(_: Request, error: Exception) -> JSONResponse:

@@ -6,21 +6,23 @@ at any moment and is then read back.
 
 import uuid
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from ddlp.core.batchfile import batch_tensors, layout
+from ddlp.core.batchfile import layout
 from ddlp.core.energy import PowerModel
 from ddlp.core.errors import Conflict, DdlpError, NotFound
 from ddlp.core.image.arithmetic import same_arithmetic
 from ddlp.core.lifecycle import ACTIVE
+from ddlp.core.messages import Attempt, RoomInfo
 from ddlp.core.pipeline import ENGINE, Pipeline, PipelineSpec
 from ddlp.core.plan import RunPlan
 from ddlp.core.schedule import Batch, Limits, Replay, RunSchedule, strategy
 from ddlp.core.schedule.strategies import Strategy
 from ddlp.core.settings import Settings
-from ddlp.core.store import store_limit
+from ddlp.core.store import StoreAddress, store_limit
 from ddlp.core.types import BadPolicy, DeviceKind, Prong, RunState, TailPolicy
 from ddlp.server import certificates, ledger
 from ddlp.server.models import Device, Run
@@ -38,10 +40,15 @@ class LiveDevice:
     host: str
     engine: str
     store: str
+    serves: str | None
+    store_key: str | None
+    room: RoomInfo
     power: PowerModel
     incarnation: uuid.UUID
     last_seen_at: float
     gone: bool = False
+    discard: list[Attempt] = field(default_factory=list)
+    """What it is to clear away itself, at its next sign of life."""
 
     @classmethod
     def of(cls, row: Device) -> "LiveDevice":
@@ -54,10 +61,24 @@ class LiveDevice:
             host=row.host,
             engine=row.engine,
             store=row.store,
-            power=PowerModel(active_w=row.active_w, source=row.power_source),
+            serves=row.serves,
+            store_key=row.store_key,
+            room=RoomInfo(**row.room),
+            power=power_of(row),
             incarnation=row.incarnation,
             last_seen_at=row.last_seen_at,
         )
+
+    @property
+    def folder(self) -> Path | None:
+        """Its store, where this machine sees one under that name."""
+        folder = StoreAddress.parse(self.store).folder
+        return folder if folder is not None and folder.is_dir() else None
+
+
+def power_of(row: Device) -> PowerModel:
+    """What a device is declared to draw."""
+    return PowerModel(active_w=row.active_w, idle_w=row.idle_w, source=row.power_source)
 
 
 @dataclass
@@ -78,6 +99,8 @@ class ActiveRun:
     paces_saved: dict[str, int] = field(default_factory=dict)
     """Batches behind the pace of each device that is remembered for the next run."""
     reason: str | None = None
+    held_up: str | None = None
+    """What the database knows of why it rests."""
     telemetry: Telemetry = field(default_factory=Telemetry)
     trainers: dict[int, float] = field(default_factory=dict)
     """When each rank was last heard of."""
@@ -154,6 +177,7 @@ class Board:
             tokens_saved=row.tokens,
             paces_saved={device: pace.batches for device, (_, pace) in paces.items()},
             reason=row.reason,
+            held_up=row.held_up,
         )
         self.runs[row.id] = run
         return run
@@ -166,10 +190,10 @@ class Board:
 
     def _limits(self, row: Run) -> Limits:
         pipeline = Pipeline.parse(PipelineSpec(transforms=row.transforms))
-        _, nbytes = layout(batch_tensors(row.batch_size, pipeline.shape, pipeline.dtype))
+        _, nbytes = layout(pipeline.batch_tensors(row.batch_size))
         settings = self.settings
-        cpu = store_limit(nbytes, settings.cpu_store_bytes, settings.cpu_store_path)
-        csd = store_limit(nbytes, settings.csd_store_bytes, settings.csd_store_path)
+        cpu = store_limit(nbytes, settings.cpu_store_bytes, self._free_bytes(Prong.CPU))
+        csd = store_limit(nbytes, settings.csd_store_bytes, self._free_bytes(Prong.CSD))
         return Limits(
             stored={Prong.CPU: min(cpu, settings.cpu_window), Prong.CSD: csd},
             calibration_batches=row.calibration,
@@ -177,6 +201,11 @@ class Board:
             on_bad=BadPolicy(row.on_bad),
             bad_share=row.max_bad_share,
         )
+
+    def _free_bytes(self, prong: Prong) -> int | None:
+        """The room in the fullest store of a prong; None where nobody has said."""
+        rooms = [d.room.free_bytes for d in self.devices.values() if d.prong is prong]
+        return min((free for free in rooms if free is not None), default=None)
 
     # Devices
 

@@ -1,28 +1,34 @@
 """Devices: their rows in the database and on the board."""
 
 import uuid
+from collections.abc import Mapping
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from ddlp.core.energy import PowerModel
-from ddlp.core.messages import DeviceInfo, DeviceRegister
+from ddlp.core.energy import EnergyReading
+from ddlp.core.lifecycle import TERMINAL
+from ddlp.core.messages import DeviceInfo, DeviceRegister, Heartbeat, Orders, RoomInfo
 from ddlp.core.settings import Settings
-from ddlp.core.types import DeviceKind, Prong
-from ddlp.server.board import Board, LiveDevice
+from ddlp.core.store import StoreAddress
+from ddlp.core.types import DeviceKind, Prong, RunState
+from ddlp.server.board import Board, LiveDevice, power_of
 from ddlp.server.ledger import audit
-from ddlp.server.models import Device
+from ddlp.server.models import Device, Run
 
 
 def register(board: Board, session: Session, body: DeviceRegister, now: float) -> None:
     """Take a device in, or an earlier one under the same name back."""
+    store = StoreAddress.parse(body.store).url
     known = session.get(Device, body.name)
-    values = body.model_dump(exclude={"power", "prong", "kind"})
+    values = body.model_dump(exclude={"power", "prong", "kind", "store"})
     row = Device(
         **values,
+        store=store,
         prong=body.prong.value,
         kind=body.kind.value,
         active_w=body.power.active_w,
+        idle_w=body.power.idle_w,
         power_source=body.power.source,
         registered_at=known.registered_at if known else now,
         last_seen_at=now,
@@ -32,12 +38,36 @@ def register(board: Board, session: Session, body: DeviceRegister, now: float) -
     audit(session, "device.register", body.name, now, kind=body.kind.value, slots=body.slots)
 
 
-def heartbeat(
-    board: Board, session: Session, name: str, incarnation: uuid.UUID, now: float
-) -> None:
-    """Note a sign of life."""
-    board.heard_of(name, incarnation, now)
-    session.get_one(Device, name).last_seen_at = now
+def heartbeat(board: Board, session: Session, name: str, body: Heartbeat, now: float) -> Orders:
+    """Note a sign of life; tells the device what it can clear away."""
+    device = board.heard_of(name, body.incarnation, now)
+    row = session.get_one(Device, name)
+    row.last_seen_at = now
+    if body.room is not None:
+        device.room, row.room = body.room, body.room.model_dump()
+    if body.energy is not None:
+        row.energy = body.energy.model_dump(mode="json")
+    discard, device.discard = device.discard, []
+    return Orders(over=_over(board, session, body.stored), discard=discard)
+
+
+def _over(board: Board, session: Session, stored: Mapping[uuid.UUID, float]) -> list[uuid.UUID]:
+    """Which runs have no use for what lies in a store.
+
+    One that is not known here may be another server's; it is only removed once nothing of it has
+    changed for as long as a run may be without a trainer.
+    """
+    asked = [run_id for run_id in stored if run_id not in board.runs]
+    if not asked:
+        return []
+    rows = session.execute(select(Run.id, Run.state).where(Run.id.in_(asked))).all()
+    states = {run_id: RunState(state) for run_id, state in rows}
+    old_s = board.settings.abandon_after_s
+    return [
+        run_id
+        for run_id in asked
+        if states.get(run_id) in TERMINAL or (run_id not in states and stored[run_id] > old_s)
+    ]
 
 
 def list_all(session: Session, settings: Settings, now: float) -> list[DeviceInfo]:
@@ -57,7 +87,10 @@ def _info(row: Device, live: bool) -> DeviceInfo:
         host=row.host,
         engine=row.engine,
         store=row.store,
-        power=PowerModel(active_w=row.active_w, source=row.power_source),
+        serves=row.serves,
+        room=RoomInfo(**row.room),
+        power=power_of(row),
+        energy=EnergyReading(**row.energy) if row.energy else None,
         live=live,
         last_seen_at=row.last_seen_at,
     )

@@ -265,7 +265,8 @@ class Dispatcher:
             self._clear.append(partial(files.discard, self._board, run.id, changes.void))
             for epoch in changes.epochs:
                 if epoch.state is EpochState.ABANDONED:
-                    self._clear.append(partial(files.remove_batches, epoch))
+                    self._clear.append(partial(files.remove_batches, self._board, run.id, epoch))
+            ledger.save_reads(session, run.id, run.telemetry.take_reads())
             if over:
                 ledger.drop_open_epochs(session, run.id, now)
                 self._clear.append(partial(files.remove_run, self._board, run.id))
@@ -274,6 +275,10 @@ class Dispatcher:
     def _save_run(self, session: Session, run: ActiveRun, now: float, closing: bool) -> None:
         """Remember what belongs to the run itself, where that is not known yet."""
         schedule = run.schedule
+        held_up = None if run.state in TERMINAL else schedule.held_up
+        if held_up != run.held_up:
+            ledger.change_held_up(session, session.get_one(Run, run.id), held_up, now)
+            run.held_up = held_up
         if len(run.engines) > run.engines_saved:
             session.get_one(Run, run.id).engines = ", ".join(sorted(run.engines))
             run.engines_saved = len(run.engines)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
-from ddlp.core.messages import EnergyInfo
-from ddlp.core.types import Prong, Provenance
-from ddlp.server.models import Rollup, RunTotal
+from ddlp.core.messages import EnergyInfo, ReadInfo
+from ddlp.core.types import Prong, Provenance, ReadPath
+from ddlp.server.models import Rollup, RunRead, RunTotal
 
 PRONGS = [prong.value for prong in Prong]
 
@@ -50,10 +50,23 @@ def totals(session: Session, run_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, To
         found[row.run_id][row.source] = Total(
             images=row.images,
             span_s=row.last_at - row.first_at + 1,
-            joules=row.joules,
+            joules=None if row.joules_unknown else row.joules,
             waited_s=row.waited_s,
             trained_s=row.trained_s,
             emulated=row.emulated,
+        )
+    return found
+
+
+def reads(session: Session, run_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, list[ReadInfo]]:
+    """What trainers of runs read, by path and reason, the most first."""
+    found: dict[uuid.UUID, list[ReadInfo]] = defaultdict(list)
+    query = select(RunRead).where(RunRead.run_id.in_(run_ids)).order_by(RunRead.bytes.desc())
+    for row in session.scalars(query):
+        found[row.run_id].append(
+            ReadInfo(
+                path=ReadPath(row.path), reason=row.reason, batches=row.batches, bytes=row.bytes
+            )
         )
     return found
 
@@ -69,8 +82,16 @@ def energy(prong: str, total: Total) -> EnergyInfo:
         if known and total.joules is not None
         else None,
         provenance=(Provenance.MODELLED if known else Provenance.UNAVAILABLE).value,
-        method=f"{busy} × declared watts" if known else "nothing was made by this prong",
+        method=_method(busy, known, total.images),
     )
+
+
+def _method(busy: str, known: bool, images: int) -> str:
+    if known:
+        return f"{busy} × declared watts"
+    if images:
+        return "a device of this prong does not say what it draws"
+    return "nothing was made by this prong"
 
 
 def series(session: Session, run_id: uuid.UUID, points: int) -> dict[str, dict[str, list[float]]]:

@@ -1,33 +1,44 @@
-"""Clears batches that nobody will read out of the stores that this machine can see."""
+"""Clears batches that nobody will read out of the stores: here, or by telling their devices."""
 
+import socket
 import uuid
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 
+from ddlp.core.messages import Attempt
 from ddlp.core.schedule import EpochSchedule, Void
-from ddlp.core.store import RUN_PREFIX, BatchStore, release
-from ddlp.server.board import Board
+from ddlp.core.store import RUN_PREFIX, FolderStore, batch_name, release, run_folder
+from ddlp.server.board import Board, LiveDevice
+
+_MOST_TOLD = 10_000
+"""Attempts that a device is told of at once; the end of their run clears away the rest."""
 
 
-def remove_batches(epoch: EpochSchedule) -> None:
+def remove_batches(board: Board, run_id: uuid.UUID, epoch: EpochSchedule) -> None:
     """Give back what an abandoned epoch left."""
-    for batch in epoch.under_way:
-        if batch.location:
-            release(Path(batch.location))
+    left = [batch for batch in epoch.under_way if batch.location and batch.device]
+    for batch in left:
+        device = board.devices.get(str(batch.device))
+        if device is None:
+            continue
+        if device.folder is not None:
+            release(device.folder / batch_name(run_id, batch.epoch, batch.index, batch.token))
+        _tell(device, run_id, [(batch.epoch, batch.index, batch.token)])
 
 
 def discard(board: Board, run_id: uuid.UUID, void: Sequence[Void]) -> None:
     """Forget what attempts left that count no more."""
     for attempt in void:
         device = board.devices.get(attempt.device)
-        if device is not None and Path(device.store).is_dir():
-            BatchStore(Path(device.store)).discard(
-                run_id, attempt.epoch, attempt.index, attempt.token
-            )
+        if device is None:
+            continue
+        key = attempt.epoch, attempt.index, attempt.token
+        if device.folder is not None:
+            FolderStore(device.folder).discard(run_id, *key)
+        _tell(device, run_id, [key])
 
 
 def remove_run(board: Board, run_id: uuid.UUID) -> None:
-    """Forget a run that is over."""
+    """Forget a run that is over; devices that are out of reach find that out by asking."""
     for store in _stores(board):
         store.remove_run(run_id)
 
@@ -37,10 +48,18 @@ def sweep(board: Board, over: Sequence[uuid.UUID]) -> None:
     for store in _stores(board):
         there = {folder.name for folder in store.root.glob(f"{RUN_PREFIX}*")}
         for run_id in over:
-            if f"{RUN_PREFIX}{run_id}" in there:
+            if run_folder(run_id) in there:
                 store.remove_run(run_id)
 
 
-def _stores(board: Board) -> list[BatchStore]:
-    roots = {device.store for device in board.devices.values()}
-    return [BatchStore(Path(root)) for root in sorted(roots) if Path(root).is_dir()]
+def _tell(device: LiveDevice, run_id: uuid.UUID, keys: Iterable[tuple[int, int, int]]) -> None:
+    """Have a device clear away what this machine may not see, whatever its paths look like."""
+    if device.folder is not None and device.host == socket.gethostname():
+        return
+    news = [Attempt(run=run_id, epoch=e, index=i, token=t) for e, i, t in keys]
+    device.discard = (device.discard + news)[-_MOST_TOLD:]
+
+
+def _stores(board: Board) -> list[FolderStore]:
+    roots = {device.folder for device in board.devices.values()}
+    return [FolderStore(root) for root in sorted(root for root in roots if root is not None)]

@@ -2,7 +2,7 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from dataclasses import asdict, fields
 from functools import cache
 from typing import Any
@@ -28,10 +28,13 @@ from ddlp.server.models import (
     Epoch,
     Rollup,
     Run,
+    RunRead,
     RunTotal,
 )
-from ddlp.server.telemetry import PERIOD_S, Bucket
+from ddlp.server.telemetry import PERIOD_S, Bucket, ReadCount
 
+_MARKS = ("emulated", "joules_unknown")
+"""What is true of a total as soon as it is of a part."""
 _ROLLUP_KEY = ["run_id", "at", "period_s", "source"]
 _BATCH_FIELDS = [field.name for field in fields(Batch) if field.metadata.get("kept", True)]
 
@@ -67,6 +70,21 @@ def change_state(
     if wanted in TERMINAL:
         run.ended_at = now
     audit(session, f"run.{wanted.value}", run.name, now, was=was, reason=reason)
+
+
+def change_held_up(session: Session, run: Run, reason: str | None, now: float) -> None:
+    """A run makes nothing for now, or goes on."""
+    audit(session, "run.held_up" if reason else "run.goes_on", run.name, now, reason=reason)
+    run.held_up = reason
+
+
+def save_reads(
+    session: Session, run_id: uuid.UUID, reads: Mapping[tuple[str, str], ReadCount]
+) -> None:
+    """Count what trainers read, by path and reason."""
+    for (path, reason), count in reads.items():
+        row = {"run_id": run_id, "path": path, "reason": reason, **vars(count)}
+        _add_up(session, RunRead, row, ["run_id", "path", "reason"])
 
 
 def audit(session: Session, action: str, subject: str, now: float, **detail: Any) -> None:
@@ -286,7 +304,7 @@ def _epoch_values(run_id: uuid.UUID, epoch: EpochSchedule, now: float) -> dict[s
 
 
 def _add_up(
-    session: Session, table: type[Rollup] | type[RunTotal], row: dict[str, Any], keys: list[str]
+    session: Session, table: type[Rollup | RunTotal | RunRead], row: dict[str, Any], keys: list[str]
 ) -> None:
     """Insert a row, or add its figures to the one that is there."""
     statement = _insert(session)(table).values(row)
@@ -294,13 +312,14 @@ def _add_up(
     sums = {
         name: func.coalesce(columns[name], 0) + new[name]
         for name in row
-        if name not in {*keys, "emulated", "first_at", "last_at"}
+        if name not in {*keys, *_MARKS, "first_at", "last_at"}
     }
     if "joules" in sums:
         old, more = columns["joules"], new["joules"]
         sums["joules"] = func.coalesce(old + more, old, more)
     if table is RunTotal:
-        sums |= {"last_at": new["last_at"], "emulated": or_(columns["emulated"], new["emulated"])}
+        marks = {name: or_(columns[name], new[name]) for name in _MARKS}
+        sums |= {"last_at": new["last_at"], **marks}
     session.execute(statement.on_conflict_do_update(index_elements=keys, set_=sums))
 
 

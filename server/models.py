@@ -15,6 +15,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     Uuid,
+    false,
 )
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
@@ -84,7 +85,12 @@ class Device(Base):
     host: Mapped[str] = mapped_column(String(255))
     engine: Mapped[str] = mapped_column(String(64))
     store: Mapped[str] = mapped_column(Text)
-    active_w: Mapped[float]
+    serves: Mapped[str | None] = mapped_column(Text)
+    store_key: Mapped[str | None] = mapped_column(String(128))
+    room: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict, server_default="{}")
+    energy: Mapped[dict[str, Any] | None] = mapped_column(JSON)
+    active_w: Mapped[float | None]
+    idle_w: Mapped[float | None]
     power_source: Mapped[str] = mapped_column(String(200))
     incarnation: Mapped[uuid.UUID]
     registered_at: Mapped[float]
@@ -123,6 +129,7 @@ class Run(Base):
     max_bad_share: Mapped[float]
     state: Mapped[str] = mapped_column(String(16), index=True)
     reason: Mapped[str | None] = mapped_column(Text)
+    held_up: Mapped[str | None] = mapped_column(Text)
     created_at: Mapped[float] = mapped_column(index=True)
     started_at: Mapped[float | None]
     ended_at: Mapped[float | None]
@@ -275,6 +282,21 @@ class RunTotal(Base):
     waited_s: Mapped[float]
     trained_s: Mapped[float]
     emulated: Mapped[bool]
+    joules_unknown: Mapped[bool] = mapped_column(default=False, server_default=false())
+
+
+class RunRead(Base):
+    """What trainers of a run read by one path, and why by that one."""
+
+    __tablename__ = "run_reads"
+
+    run_id: Mapped[uuid.UUID] = mapped_column(
+        ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True
+    )
+    path: Mapped[str] = mapped_column(String(16), primary_key=True)
+    reason: Mapped[str] = mapped_column(String(500), primary_key=True)
+    batches: Mapped[int]
+    bytes: Mapped[int]
 
 
 class ApiKey(Base):

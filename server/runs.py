@@ -8,17 +8,21 @@ from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
+from ddlp.core.batchfile import layout
 from ddlp.core.errors import Conflict, InvalidInput, NotFound
 from ddlp.core.messages import (
+    DeviceInfo,
     EpochInfo,
+    ReadInfo,
     ReplayCreate,
     RunCreate,
     RunInfo,
     StrategyChange,
     WorkSpec,
 )
-from ddlp.core.pipeline import ENGINE
-from ddlp.core.schedule import Replay, strategy
+from ddlp.core.pipeline import ENGINE, Pipeline, PipelineSpec
+from ddlp.core.schedule import STRATEGIES, Replay, strategy
+from ddlp.core.store import room
 from ddlp.core.types import BadPolicy, EpochState, Prong, RunState, TailPolicy
 from ddlp.server import certificates, datasets, figures, pipelines, quarantine
 from ddlp.server.board import ActiveRun, run_plan
@@ -123,6 +127,20 @@ def _add(session: Session, row: Run) -> None:
         raise Conflict(f"there is a run {row.name} already; choose another name") from error
 
 
+def check_room(run: Run, devices: Sequence[DeviceInfo]) -> None:
+    """Refuse a run that none of the devices that live has room for."""
+    pipeline = Pipeline.parse(PipelineSpec(transforms=run.transforms))
+    _, nbytes = layout(pipeline.batch_tensors(run.batch_size))
+    prongs = STRATEGIES[run.strategy].prongs
+    mine = [device for device in devices if device.live and device.prong in prongs]
+    problems = [
+        room.check_room(f"the store {d.store} of {d.name}", d.slots, nbytes, d.room.free_bytes)
+        for d in mine
+    ]
+    if problems and all(problems):
+        raise Conflict("; ".join(problem for problem in problems if problem))
+
+
 def switch(run: ActiveRun, session: Session, body: StrategyChange, now: float) -> None:
     """Go on with another strategy; devices of prongs that it does not use are let finish."""
     run.schedule.switch(strategy(body.strategy, body.reorder_window))
@@ -185,10 +203,11 @@ def infos(session: Session, rows: Sequence[Run]) -> list[RunInfo]:
     ids = [row.id for row in rows]
     totals = figures.totals(session, ids)
     bad = quarantine.counts(session, ids)
-    return [_info(row, totals[row.id], bad.get(row.id, 0)) for row in rows]
+    reads = figures.reads(session, ids)
+    return [_info(row, totals[row.id], bad.get(row.id, 0), reads.get(row.id, [])) for row in rows]
 
 
-def _info(run: Run, totals: figures.Totals, bad_samples: int) -> RunInfo:
+def _info(run: Run, totals: figures.Totals, bad_samples: int, reads: list[ReadInfo]) -> RunInfo:
     return RunInfo(
         id=run.id,
         name=run.name,
@@ -218,6 +237,8 @@ def _info(run: Run, totals: figures.Totals, bad_samples: int) -> RunInfo:
         wait_share=totals["trainer"].wait_share,
         energy=[figures.energy(prong, totals[prong]) for prong in figures.PRONGS],
         emulated=[prong for prong in figures.PRONGS if totals[prong].emulated],
+        reads=reads,
+        held_up=run.held_up,
         created_at=run.created_at,
         started_at=run.started_at,
         ended_at=run.ended_at,

@@ -8,6 +8,8 @@ from sqlalchemy.orm import Session
 from ddlp.core.errors import Conflict, InvalidInput
 from ddlp.core.messages import Attach, Damaged, Fed, FedBatch, FeedRequest, Rewind, Where
 from ddlp.core.schedule import Batch, EpochSchedule, RunSchedule, explain_wait
+from ddlp.core.store import batch_name
+from ddlp.core.store.served import access_token
 from ddlp.core.types import EpochState
 from ddlp.server import ledger
 from ddlp.server.board import ActiveRun, Board
@@ -236,6 +238,8 @@ def acknowledge(run: ActiveRun, request: FeedRequest, now: float) -> None:
         trained_s=request.trained_s,
     )
     run.telemetry.add(now, "trainer", bucket)
+    for read in request.reads:
+        run.telemetry.count_read(read.path.value, read.reason, read.batches, read.bytes)
 
 
 def damaged(run: ActiveRun, report: Damaged) -> None:
@@ -260,10 +264,24 @@ def fetch(board: Board, run: ActiveRun, request: FeedRequest, now: float) -> Fed
         waiting = explain_wait(schedule, request.epoch, now, last_seen)
     return Fed(
         batches=[
-            FedBatch.of(batch, request.received + place) for place, batch in enumerate(batches)
+            _reachable(board, run, FedBatch.of(batch, request.received + place), request.epoch)
+            for place, batch in enumerate(batches)
         ],
         done=done,
         state=run.state,
         reason=run.reason,
         waiting_for=waiting,
     )
+
+
+def _reachable(board: Board, run: ActiveRun, fed: FedBatch, epoch: int) -> FedBatch:
+    """A batch with the ways to it: where its device runs, and where that serves it."""
+    device = board.devices.get(fed.device)
+    if device is None:
+        return fed
+    found: dict[str, str] = {"host": device.host}
+    if device.serves and device.store_key:
+        name = batch_name(run.id, epoch, fed.index, fed.token)
+        found["served"] = f"{device.serves}/{name}"
+        found["access"] = access_token(device.store_key, name)
+    return fed.model_copy(update=found)

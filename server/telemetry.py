@@ -20,6 +20,8 @@ class Bucket:
     waited_s: float = 0.0
     trained_s: float = 0.0
     emulated: bool = False
+    joules_unknown: bool = False
+    """Whether something of it was made by a device whose watts nobody knows."""
 
     def add(self, other: "Bucket") -> None:
         """Count another bucket in."""
@@ -28,6 +30,15 @@ class Bucket:
         if other.joules is not None:
             self.joules = (self.joules or 0.0) + other.joules
         self.emulated |= other.emulated
+        self.joules_unknown |= other.joules_unknown
+
+
+@dataclass
+class ReadCount:
+    """What was read by one path."""
+
+    batches: int = 0
+    bytes: int = 0
 
 
 class Telemetry:
@@ -36,6 +47,18 @@ class Telemetry:
     def __init__(self) -> None:
         self._open: dict[tuple[int, str], Bucket] = defaultdict(Bucket)
         self._recent: dict[tuple[int, str], Bucket] = defaultdict(Bucket)
+        self._reads: dict[tuple[str, str], ReadCount] = defaultdict(ReadCount)
+
+    def count_read(self, path: str, reason: str, batches: int, nbytes: int) -> None:
+        """Count batches that a trainer has read by a path."""
+        count = self._reads[path, reason]
+        count.batches += batches
+        count.bytes += nbytes
+
+    def take_reads(self) -> dict[tuple[str, str], ReadCount]:
+        """What was counted since the last call."""
+        reads, self._reads = self._reads, defaultdict(ReadCount)
+        return reads
 
     def add(self, now: float, source: str, bucket: Bucket) -> None:
         """Count something that happened now."""

@@ -1,7 +1,5 @@
 """What workers ask and report: leases claimed, batches made or failed, in groups."""
 
-from pathlib import Path
-
 from ddlp.core.errors import Conflict, Held, InvalidInput, Refused
 from ddlp.core.image.arithmetic import same_arithmetic
 from ddlp.core.lifecycle import TERMINAL
@@ -17,7 +15,7 @@ from ddlp.core.messages import (
     Reports,
 )
 from ddlp.core.schedule import Holder, Made
-from ddlp.core.store import batch_path
+from ddlp.core.store import batch_name
 from ddlp.core.types import DeviceKind
 from ddlp.server.board import ActiveRun, Board, LiveDevice
 from ddlp.server.telemetry import Bucket
@@ -98,6 +96,7 @@ def _commit(run: ActiveRun, device: LiveDevice, commit: Commit, now: float) -> N
         busy_s=commit.seconds,
         cpu_s=commit.cpu_s,
         joules=device.power.joules(busy_s),
+        joules_unknown=device.power.joules(busy_s) is None,
         emulated=device.kind.emulated,
     )
     run.telemetry.add(now, device.prong.value, bucket)
@@ -105,10 +104,10 @@ def _commit(run: ActiveRun, device: LiveDevice, commit: Commit, now: float) -> N
 
 def _made(device: LiveDevice, commit: Commit) -> Made:
     lease = commit.lease
-    path = batch_path(Path(device.store), lease.run, lease.epoch, lease.index, lease.token)
+    name = batch_name(lease.run, lease.epoch, lease.index, lease.token)
     return Made(
         device=device.name,
-        location=str(path),
+        location=f"{device.store}/{name}",
         nbytes=commit.nbytes,
         checksum=commit.checksum,
         seconds=commit.seconds,

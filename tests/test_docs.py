@@ -3,6 +3,7 @@
 import json
 import re
 import runpy
+import sys
 import tomllib
 import uuid
 from pathlib import Path
@@ -13,11 +14,15 @@ import pytest
 import typer.main
 
 from ddlp.cli.main import app
-from ddlp.core.batchfile import BatchId, batch_tensors
-from ddlp.core.pipeline import PRESETS, TRANSFORMS, Pipeline, PipelineSpec
+from ddlp.core.batchfile import BatchId, batch_tensors, layout, parse_head, seal
+from ddlp.core.codecs import Codec
+from ddlp.core.pipeline import PRESETS, TRANSFORMS, Pipeline, PipelineSpec, Seen, Views
 from ddlp.core.schedule import STRATEGIES
 from ddlp.core.settings import Settings
-from ddlp.core.store import BatchStore
+from ddlp.core.store import FolderStore, path_of
+from ddlp.core.types import DeviceKind, Prong
+from ddlp.workers.csd import DRIVERS, find_profile, known_profiles
+from ddlp.workers.device import WorkerDevice
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
@@ -29,7 +34,8 @@ def test_the_page_of_settings_is_made_from_the_settings() -> None:
     assert all(field.description for field in Settings.model_fields.values())
 
 
-def test_the_reader_in_the_documents_reads_a_batch(tmp_path: Path) -> None:
+@pytest.mark.parametrize("codec", Codec)
+def test_the_reader_in_the_documents_reads_a_batch(tmp_path: Path, codec: Codec) -> None:
     text = (ROOT / "docs" / "batch-format.md").read_text()
     [source] = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     names: dict[str, Any] = {}
@@ -42,12 +48,26 @@ def test_the_reader_in_the_documents_reads_a_batch(tmp_path: Path) -> None:
         arrays["samples"][:] = range(5, 10)
         return 5
 
-    stored = BatchStore(tmp_path).write(batch, batch_tensors(5, (8, 6, 3), "uint8"), fill)
+    store = FolderStore(tmp_path, codec=codec)
+    stored = store.write(batch, batch_tensors(5, (8, 6, 3), "uint8"), fill)
     with pytest.warns(ResourceWarning):
-        tensors = names["read"](stored.path)
+        tensors = names["read"](path_of(stored.location))
     assert tensors["images"].shape == (5, 8, 6, 3)
     assert np.all(tensors["images"] == 7)
     assert tensors["samples"].tolist() == [5, 6, 7, 8, 9]
+
+
+def test_the_fold_in_the_documents_is_the_one_in_files() -> None:
+    batch = BatchId(uuid.uuid4(), 1, 2, 3, 5, "ab" * 32, "engine", "device")
+    tensors = batch_tensors(5, (40, 40, 3), "uint8")
+    raw = bytearray(np.random.default_rng(1).bytes(layout(tensors)[1]))
+    seal(memoryview(raw), batch, tensors, folded=True)
+    g, size, found = 0x9E3779B97F4A7C15, 2**64, 0
+    words = [int.from_bytes(raw[at : at + 8], "little") for at in range(4096, len(raw), 8)]
+    for place, word in enumerate(words):
+        i, j = divmod(place, 512)
+        found += ((i * g % size) | 1) * (((j + 1) * g % size) | 1) * word
+    assert parse_head(memoryview(raw)).fold == found % size
 
 
 PIPELINES = (ROOT / "docs" / "pipelines.md").read_text()
@@ -84,22 +104,31 @@ def test_the_pipeline_in_the_documents_can_be_used() -> None:
 def test_the_transform_in_the_documents_can_be_installed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    [source] = re.findall(r"```python\n(.*?)```", PIPELINES, re.DOTALL)
+    sources = re.findall(r"```python\n(.*?)```", PIPELINES, re.DOTALL)
     [project] = re.findall(r"```toml\n(.*?)```", PIPELINES, re.DOTALL)
-    [[name, value]] = tomllib.loads(project)["project"]["entry-points"]["ddlp.transforms"].items()
+    entries = tomllib.loads(project)["project"]["entry-points"]["ddlp.transforms"]
     about = tmp_path / "my_package-1.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my_package\nVersion: 1\n")
-    (about / "entry_points.txt").write_text(f"[ddlp.transforms]\n{name} = {value}\n")
-    (tmp_path / "my_package.py").write_text(source)
+    lines = [f"{name} = {value}" for name, value in entries.items()]
+    (about / "entry_points.txt").write_text("\n".join(["[ddlp.transforms]", *lines]))
+    (tmp_path / "my_package.py").write_text("\n".join(sources))
     monkeypatch.syspath_prepend(str(tmp_path))
-    steps = [{"name": "centre-crop", "size": 4}, {"name": name, "threshold": 200}]
-    [stage] = Pipeline.parse(PipelineSpec(transforms=steps)).stages
+    crop = {"name": "centre-crop", "size": 4}
+    steps = [crop, {"name": "solarize", "threshold": 200}, {"name": "timestep", "steps": 50}]
+    pipeline = Pipeline.parse(PipelineSpec(transforms=steps))
+    assert set(entries) == {"solarize", "timestep"}
+    [stage] = pipeline.stages
     [solarize] = stage.pixels
     pixels = np.full((2, 4, 4, 3), 220, dtype=np.uint8)
     drawn = np.asarray([[0.1], [0.9]])
     assert solarize.apply(pixels, drawn)[:, 0, 0, 0].tolist() == [35, 220]
     assert solarize.explain(drawn) == [{"solarized": True}, {"solarized": False}]
+    [timestep] = pipeline.extra_steps
+    numbers, nobody = np.zeros(2, np.int64), Views.whole(np.ones(2), np.ones(2))
+    made = timestep.make(Seen(numbers, numbers, numbers, numbers, nobody, (), drawn))
+    assert made.tolist() == [5, 45]
+    assert timestep.explain(made) == [{"timestep": 5}, {"timestep": 45}]
 
 
 @pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: path.name)
@@ -138,3 +167,45 @@ def test_commands_that_print_can_print_json() -> None:
             assert "--json" in options, name
 
     check(typer.main.get_command(app), "ddlp")
+
+
+CSD = (ROOT / "docs" / "csd.md").read_text()
+
+
+def test_the_driver_in_the_documents_can_be_installed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [source] = re.findall(r"```python\n(.*?)```", CSD, re.DOTALL)
+    [project] = re.findall(r"```toml\n(.*?)```", CSD, re.DOTALL)
+    [[name, value]] = tomllib.loads(project)["project"]["entry-points"]["ddlp.csd_drivers"].items()
+    about = tmp_path / "my_package-1.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: my_package\nVersion: 1\n")
+    (about / "entry_points.txt").write_text(f"[ddlp.csd_drivers]\n{name} = {value}\n")
+    (tmp_path / "my_package.py").write_text(source)
+    monkeypatch.delitem(sys.modules, "my_package", raising=False)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    device = WorkerDevice.from_settings(Settings(csd_driver=name), Prong.CSD, slots=None)
+    assert (device.kind, device.slots) == (DeviceKind.CSD, 4)
+    started = device.started()
+    assert (started.speed, started.link_bytes_per_s) == (1.0, None)
+    assert device.driver.health().ok
+    assert device.driver.energy(busy_s=2, idle_s=1).joules == 24
+    device.driver.stop()
+
+
+def test_every_profile_and_driver_is_documented() -> None:
+    rows = re.findall(
+        r"^\| `([\w-]+)` \| (\d+) \| (\S+) \| (\S+) W \| (\S+) W \| (\S+) GB/s", CSD, re.M
+    )
+    found = {
+        name: (p.cores, p.speed, p.active_w, p.idle_w, p.link_bytes_per_s)
+        for name in known_profiles()
+        for p in [find_profile(name)]
+    }
+    assert {name: [float(cell) for cell in cells] for name, *cells in rows} == {
+        name: [*(figure.value for figure in figures[:4]), figures[4].value / 1e9]
+        for name, figures in found.items()
+    }
+    for name in DRIVERS:
+        assert f"| `{name}` |" in CSD

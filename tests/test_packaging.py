@@ -116,6 +116,12 @@ def test_wheel_holds_third_party_javascript(wheel: Path, name: str) -> None:
         assert archive.read(f"ddlp/web/static/vendor/{name}")
 
 
+def test_wheel_holds_the_profiles_of_devices(names: set[str]) -> None:
+    profiles = list((ROOT / "workers/csd/profiles").glob("*.toml"))
+    assert profiles
+    assert {f"ddlp/{path.relative_to(ROOT).as_posix()}" for path in profiles} <= names
+
+
 def test_wheel_holds_types_migrations_and_licence(names: set[str]) -> None:
     assert {f"ddlp/{top}/py.typed" for top in FOLDERS} <= names
     assert {"ddlp/migrations/env.py", "ddlp/migrations/script.py.mako"} <= names

@@ -24,6 +24,7 @@ case "$*" in
   "-m pip "*)
     echo "pip ${*: -1}" >> calls
     if [ -e broken ]; then echo "the disk is full"; exit 1; fi
+    if [ -e "without-${*: -1}" ]; then exit 1; fi
     touch .venv/bin/ddlp; chmod +x .venv/bin/ddlp ;;
   *) exec {python} "$@" ;;
 esac
@@ -34,7 +35,14 @@ mkdir -p node_modules/htmx.org/dist/ext node_modules/uplot/dist
 touch node_modules/htmx.org/{LICENSE,dist/htmx.min.js,dist/ext/hx-sse.min.js}
 touch node_modules/uplot/{LICENSE,dist/uPlot.iife.min.js,dist/uPlot.min.css}
 """
-EVERYTHING = ["venv", "pip setuptools", "pip .[dev]", "pip torchvision==0.28.0", "npm ci"]
+EVERYTHING = [
+    "venv",
+    "pip setuptools",
+    "pip .[dev]",
+    "pip torchvision==0.28.0",
+    "pip nvidia-cufile==1.19.1.55",
+    "npm ci",
+]
 
 
 def executable(path: Path, text: str) -> None:
@@ -125,6 +133,14 @@ def test_setup_starts_afresh_after_a_failure(tree: Tree) -> None:
     assert "the disk is full" in done.stderr
     (tree.folder / "broken").unlink()
     assert tree.setup() == EVERYTHING
+    assert tree.setup() == []
+
+
+def test_setup_goes_on_without_kvikio(tree: Tree) -> None:
+    (tree.folder / "without-nvidia-cufile==1.19.1.55").touch()
+    done = tree.run("scripts/setup")
+    assert done.returncode == 0, done.stderr
+    assert "without KvikIO" in done.stderr
     assert tree.setup() == []
 
 

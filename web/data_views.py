@@ -5,6 +5,7 @@ from urllib.parse import quote
 
 from ddlp.core.messages import BadSampleInfo, DatasetInfo, RejectedInfo, RunInfo
 from ddlp.core.types import BadPolicy, DatasetState
+from ddlp.web.views import size
 
 _POLICIES = {
     BadPolicy.FAIL: "A sample that cannot be used ends the run.",
@@ -91,12 +92,12 @@ def dataset_view(info: DatasetInfo) -> DatasetView:
         scanning=scanning,
         progress=(
             f"{seen.done:,} of {seen.found:,} looked at · {seen.rejected:,} rejected · "
-            f"{_size(seen.bytes)}"
+            f"{size(seen.bytes)}"
         ),
         percent=100 * seen.done // max(1, seen.found),
         samples=f"{info.samples:,}" if ready else "—",
         classes=f"{len(info.classes):,}" if ready else "—",
-        size=_size(info.total_bytes) if ready else "—",
+        size=size(info.total_bytes) if ready else "—",
         rejected=info.rejected,
         facts=_facts(info),
     )
@@ -126,11 +127,7 @@ def _facts(info: DatasetInfo) -> list[tuple[str, str]]:
             ("kind", info.kind or ""),
             ("samples", f"{info.samples:,}"),
             ("classes", f"{len(info.classes):,}: {shown}"),
-            ("size", _size(info.total_bytes)),
+            ("size", size(info.total_bytes)),
             ("version", info.version),
         ]
     return facts
-
-
-def _size(nbytes: int) -> str:
-    return f"{nbytes / 1e9:,.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:,.1f} MB"

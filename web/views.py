@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ddlp.core.lifecycle import ALLOWED, TERMINAL
-from ddlp.core.messages import DeviceInfo, EpochInfo, RunInfo
+from ddlp.core.messages import DeviceInfo, EpochInfo, RoomInfo, RunInfo
 from ddlp.core.schedule import CHOICES, STRATEGIES
 from ddlp.core.types import EpochState, Prong, RunState
 from ddlp.server.snapshot import Front, Snapshot
@@ -72,6 +72,10 @@ class RunView:
     fronts: Fronts
     tiles: list[Tile]
     energy: list[tuple[str, str, str, str, str]]
+    held_up: str | None
+    """Why it makes nothing for now."""
+    reads: list[tuple[str, str, str, str]]
+    """How batches reached the trainer: path, reason, batches, bytes."""
     emulated_csd: bool
     epochs: list[tuple[int, str, str, str, str]]
     engine: str
@@ -106,6 +110,8 @@ class DeviceRow:
     slots: int
     live: bool
     engine: str
+    store: str
+    room: str
 
 
 def run_view(
@@ -139,6 +145,11 @@ def run_view(
                 entry.method,
             )
             for entry in info.energy
+        ],
+        held_up=info.held_up,
+        reads=[
+            (read.path.value, read.reason, f"{read.batches:,}", size(read.bytes))
+            for read in info.reads
         ],
         emulated_csd=Prong.CSD.value in info.emulated,
         epochs=[_epoch_row(epoch) for epoch in reversed(epochs)],
@@ -184,12 +195,23 @@ def device_row(info: DeviceInfo) -> DeviceRow:
         slots=info.slots,
         live=info.live,
         engine=info.engine,
+        store=info.serves or info.store,
+        room=_room(info.room),
     )
 
 
 def exact(at: float) -> str:
     """A time to the second."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+
+
+def size(nbytes: int) -> str:
+    """Bytes in a unit that people read."""
+    return f"{nbytes / 1e9:,.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:,.1f} MB"
+
+
+def _room(room: RoomInfo) -> str:
+    return "—" if room.free_bytes is None else f"{size(room.free_bytes)} free"
 
 
 def _actions(state: RunState) -> list[str]:

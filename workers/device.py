@@ -4,17 +4,25 @@ import logging
 import socket
 import threading
 import uuid
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Self
 
 from ddlp.core.client import Client
-from ddlp.core.energy import PowerModel
+from ddlp.core.energy import EnergyReading, PowerModel
 from ddlp.core.errors import DdlpError, NotFound, Unavailable
-from ddlp.core.messages import DeviceRegister, Heartbeat
+from ddlp.core.messages import DeviceRegister, Heartbeat, Orders
 from ddlp.core.pipeline import ENGINE
 from ddlp.core.process import parent_death_signal
 from ddlp.core.settings import Settings
+from ddlp.core.store import StoreAddress, StoreOptions
 from ddlp.core.types import DeviceKind, Prong
+from ddlp.workers.csd.driver import CsdDriver, Health
+from ddlp.workers.csd.host import HostCpu
+from ddlp.workers.csd.registry import make_driver
+from ddlp.workers.csd.usage import Usage
+from ddlp.workers.keeper import StoreKeeper
 from ddlp.workers.watchdog import Watchdog, start_anew
 
 _PERIOD_S = 1.5
@@ -24,38 +32,51 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class WorkerDevice:
-    """One producer: a host's CPU pool or an emulated CSD."""
+    """One producer: a host's CPU pool, a CSD or an emulated one."""
 
     name: str
     prong: Prong
     kind: DeviceKind
     slots: int
-    store: Path
-    speed: float
+    store: StoreAddress
     power: PowerModel
+    options: StoreOptions = field(default_factory=StoreOptions)
+    serve: str | None = None
+    """Address at which it serves its store."""
+    cache: Path = Path(".ddlp/index-copies")
+    """Where it keeps copies of indexes that it cannot open where the server has them."""
+    dataset_map: Mapping[Path, Path] = field(default_factory=dict)
+    """Folders that the server sees elsewhere than this host does."""
+    driver: CsdDriver = field(default_factory=HostCpu)
+    speed: float = 1.0
+    """Below 1 its processes sleep, to be as slow as a processor of this speed."""
+    link_bytes_per_s: float | None = None
+    """What each of its processes has of an emulated link."""
 
     @classmethod
-    def from_settings(cls, settings: Settings, prong: Prong, slots: int | None) -> "WorkerDevice":
+    def from_settings(cls, settings: Settings, prong: Prong, slots: int | None) -> Self:
         """The device that the settings describe for a prong."""
-        if prong is Prong.CPU:
-            return cls(
-                name=settings.device_name or _own_name(prong),
-                prong=prong,
-                kind=DeviceKind.HOST,
-                slots=slots or settings.cpu_workers_used,
-                store=settings.cpu_store_path,
-                speed=1.0,
-                power=PowerModel(active_w=settings.cpu_active_w, source="DDLP_CPU_ACTIVE_W"),
-            )
+        driver = HostCpu(settings) if prong is Prong.CPU else make_driver(settings)
+        described = driver.describe()
+        used = slots or described.cores
         return cls(
             name=settings.device_name or _own_name(prong),
             prong=prong,
-            kind=DeviceKind.EMULATED_CSD,
-            slots=slots or 1,
-            store=settings.csd_store_path,
-            speed=settings.csd_speed,
-            power=PowerModel(active_w=settings.csd_active_w, source="DDLP_CSD_ACTIVE_W"),
+            kind=described.kind,
+            slots=used,
+            store=driver.store,
+            power=described.power_of_a_slot(used),
+            options=settings.store_options,
+            serve=settings.serve_store,
+            cache=settings.home.absolute() / "index-copies",
+            dataset_map=settings.dataset_map,
+            driver=driver,
         )
+
+    def started(self) -> Self:
+        """The device made ready for its processes, which are forked after this."""
+        pace = self.driver.start(self.slots)
+        return replace(self, speed=pace.speed, link_bytes_per_s=pace.link_bytes_per_s)
 
 
 def _own_name(prong: Prong) -> str:
@@ -65,11 +86,13 @@ def _own_name(prong: Prong) -> str:
 class Presence(threading.Thread):
     """Registers a device and keeps saying that it lives."""
 
-    def __init__(self, device: WorkerDevice, url: str, watchdog: Watchdog) -> None:
+    def __init__(self, device: WorkerDevice, url: str, watchdog: Watchdog, usage: Usage) -> None:
         super().__init__(name="presence", daemon=True)
         self._watchdog = watchdog
         self._death_signal = parent_death_signal()
         self._device = device
+        self._usage = usage
+        self._keeper = StoreKeeper(device.store, device.options, device.serve)
         self._client = Client(url, timeout_s=5, patience_s=0)
         self._incarnation = uuid.uuid4()
         self._stopping = threading.Event()
@@ -77,9 +100,13 @@ class Presence(threading.Thread):
     def run(self) -> None:
         """Register, then beat until stopped; a server that is away is waited for."""
         registered = False
+        self._keeper.start()
         while True:
+            health = self._health()
             try:
-                if registered:
+                if not health.ok:
+                    log.error("the device cannot work, and is not announced: %s", health.reason)
+                elif registered:
                     self._beat()
                 else:
                     self._register()
@@ -99,6 +126,7 @@ class Presence(threading.Thread):
     def stop(self) -> None:
         """Say no more."""
         self._stopping.set()
+        self._keeper.stop()
 
     def _register(self) -> None:
         device = self._device
@@ -110,12 +138,30 @@ class Presence(threading.Thread):
             host=socket.gethostname(),
             incarnation=self._incarnation,
             engine=ENGINE,
-            store=str(device.store),
+            store=device.store.url,
+            serves=self._keeper.serves,
+            store_key=self._keeper.key,
+            room=self._keeper.room(),
             power=device.power,
         )
         self._client.post("/devices", body)
 
     def _beat(self) -> None:
-        self._client.post(
-            f"/devices/{self._device.name}/heartbeat", Heartbeat(incarnation=self._incarnation)
-        )
+        energy = self._energy()
+        room, stored = self._keeper.look()
+        body = Heartbeat(incarnation=self._incarnation, room=room, stored=stored, energy=energy)
+        answer = self._client.post(f"/devices/{self._device.name}/heartbeat", body)
+        self._keeper.obey(Orders.model_validate(answer))
+
+    def _health(self) -> Health:
+        try:
+            return self._device.driver.health()
+        except Exception as error:  # the border to a driver's code, which raises whatever it likes
+            return Health(False, f"its driver cannot say how it is: {error!r}")
+
+    def _energy(self) -> EnergyReading | None:
+        try:
+            return self._device.driver.energy(*self._usage.seconds())
+        except Exception as error:  # the same border: a device without a figure can work
+            log.warning("the driver cannot say what energy was used: %r", error)
+            return None

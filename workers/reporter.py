@@ -10,7 +10,6 @@ from collections.abc import Callable
 
 from ddlp.core.client import Client
 from ddlp.core.messages import Commit, Failure, Lease, Reported, Reports
-from ddlp.core.produce import forget
 from ddlp.core.schedule import Made
 
 _DELAY_S = 0.2
@@ -27,13 +26,18 @@ class Reporter:
     """A line of reports and the thread that sends them."""
 
     def __init__(
-        self, client: Client, device: str, on_idle: Callable[[], None] = lambda: None
+        self,
+        client: Client,
+        device: str,
+        forget: Callable[[Lease], None],
+        on_idle: Callable[[], None] = lambda: None,
     ) -> None:
         self._client = client
+        self._forget = forget
         self._on_idle = on_idle
         self._device = device
         self._changed = threading.Condition()
-        self._made: list[tuple[Commit, Made]] = []
+        self._made: list[Commit] = []
         self._failed: list[Failure] = []
         self._sending = False
         self._hurry = False
@@ -51,7 +55,7 @@ class Reporter:
         )
         with self._changed:
             self._changed.wait_for(lambda: len(self._made) < _MOST, _PATIENCE_S)
-            self._made.append((commit, made))
+            self._made.append(commit)
             self._changed.notify_all()
 
     def failed(self, failure: Failure) -> None:
@@ -92,17 +96,16 @@ class Reporter:
                 self._sending = False
                 self._changed.notify_all()
 
-    def _send(self, made: list[tuple[Commit, Made]], failed: list[Failure]) -> None:
-        body = Reports(device=self._device, made=[commit for commit, _ in made], failed=failed)
+    def _send(self, made: list[Commit], failed: list[Failure]) -> None:
+        body = Reports(device=self._device, made=made, failed=failed)
         try:
             answer = Reported.model_validate(self._client.post("/leases/report", body))
         except Exception as error:  # the border of the thread: what is not taken expires
             log.warning("gave up on %d reports: %s", len(made) + len(failed), error)
             return
         denied = {(d.lease.run, d.lease.epoch, d.lease.index, d.lease.token) for d in answer.denied}
-        for commit, batch in made:
-            lease = commit.lease
+        for lease in (commit.lease for commit in made):
             if (lease.run, lease.epoch, lease.index, lease.token) in denied:
-                forget(batch)
+                self._forget(lease)
         for entry in answer.denied:
             log.info("dropped: %s", entry.reason)

@@ -30,8 +30,9 @@ from ddlp.core.messages import Claim, Claimed, Failure, Granted, Lease, WorkSpec
 from ddlp.core.process import is_alive
 from ddlp.core.produce import Producer
 from ddlp.core.schedule import Made
-from ddlp.core.store import BatchStore
+from ddlp.core.store import open_store
 from ddlp.workers.device import WorkerDevice
+from ddlp.workers.indexes import Indexes
 from ddlp.workers.reporter import Reporter
 
 _KEPT_RUNS = 4
@@ -51,9 +52,10 @@ class Bench:
     def __init__(self, device: WorkerDevice, url: str) -> None:
         self._device = device
         self._client = Client(url)
-        self._store = BatchStore(device.store)
+        self._indexes = Indexes(self._client, device.cache, device.dataset_map)
+        self._store = open_store(device.store, device.options)
         reports = Client(url, patience_s=_REPORT_PATIENCE_S)
-        self._reporter = Reporter(reports, device.name, self._store.maps.clear)
+        self._reporter = Reporter(reports, device.name, self._forget, self._store.relax)
         self._producers: dict[uuid.UUID, Producer] = {}
         self._done: deque[tuple[uuid.UUID, int]] = deque(maxlen=_KEPT_TOKENS)
 
@@ -108,7 +110,8 @@ class Bench:
 
     def _make(self, lease: Lease) -> Made | None:
         try:
-            return self._producer(lease.run).make(lease, self._device.speed)
+            producer = self._producer(lease.run)
+            return producer.make(lease, self._device.speed, self._device.link_bytes_per_s)
         except BadSample as error:
             self._fail(lease, str(error), permanent=True)
         except NoRoom as error:
@@ -125,10 +128,15 @@ class Bench:
     def _producer(self, run: uuid.UUID) -> Producer:
         if run not in self._producers:
             spec = WorkSpec.model_validate(self._client.get(f"/runs/{run}/work"))
+            spec = self._indexes.local(spec)
             while len(self._producers) >= _KEPT_RUNS:
                 del self._producers[next(iter(self._producers))]
             self._producers[run] = Producer(spec, self._store, self._device.name)
         return self._producers[run]
+
+    def _forget(self, lease: Lease) -> None:
+        """What was made for nothing."""
+        self._store.discard(lease.run, lease.epoch, lease.index, lease.token)
 
     def _fail(
         self, lease: Lease, reason: str, permanent: bool = False, no_room: bool = False

@@ -3,6 +3,7 @@
 import os
 from typing import Any
 
+from billiard.process import current_process
 from celery import Celery
 from celery.signals import (
     worker_process_init,
@@ -16,6 +17,7 @@ from ddlp.core.errors import InvalidInput
 from ddlp.core.process import die_with_parent
 from ddlp.core.queue import TASK, check_broker, create_celery
 from ddlp.core.settings import Settings
+from ddlp.workers.csd.usage import Usage
 from ddlp.workers.device import Presence, WorkerDevice
 from ddlp.workers.tasks import Bench
 from ddlp.workers.watchdog import Watchdog
@@ -27,11 +29,19 @@ def run_worker(settings: Settings, device: WorkerDevice) -> None:
     """Serve until told to stop."""
     if settings.redis_url is None:
         raise InvalidInput("DDLP_REDIS_URL is not set; name the broker, or use: ddlp up")
-    celery = create_celery(settings.redis_url)
-    benches = _add_task(celery, device, settings.server_url)
     check_broker(settings.redis_url)
-    watchdog = Watchdog(settings.redis_url, device.prong.value, _Progress())
-    presence = Presence(device, settings.server_url, watchdog)
+    try:
+        _serve(settings, settings.redis_url, device.started())
+    finally:
+        device.driver.stop()
+
+
+def _serve(settings: Settings, redis_url: str, device: WorkerDevice) -> None:
+    celery = create_celery(redis_url)
+    usage = Usage(device.slots, device.driver.describe().cores)
+    benches = _add_task(celery, device, settings.server_url, usage)
+    watchdog = Watchdog(redis_url, device.prong.value, _Progress())
+    presence = Presence(device, settings.server_url, watchdog, usage)
     main = os.getpid()
 
     # Celery keeps only weak references to receivers: the names keep them alive.
@@ -77,7 +87,7 @@ class _Progress:
         return bool(active_requests) or self._taken != before
 
 
-def _add_task(celery: Celery, device: WorkerDevice, url: str) -> dict[int, Bench]:
+def _add_task(celery: Celery, device: WorkerDevice, url: str, usage: Usage) -> dict[int, Bench]:
     benches: dict[int, Bench] = {}
 
     @celery.task(name=TASK)  # type: ignore[untyped-decorator]
@@ -86,6 +96,7 @@ def _add_task(celery: Celery, device: WorkerDevice, url: str) -> dict[int, Bench
         pid = os.getpid()
         if pid not in benches:
             benches[pid] = Bench(device, url)
-        benches[pid].handle(body)
+        with usage.busy(current_process().index):
+            benches[pid].handle(body)
 
     return benches

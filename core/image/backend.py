@@ -18,6 +18,7 @@ Slot = npt.NDArray[Any]
 """Where pixels go: (height, width, 3) of uint8 or float32, with any strides: a mirrored or turned
 picture is written through a mirrored or transposed view of the batch's memory."""
 
+Floats = npt.NDArray[np.float32]
 
 Size = tuple[int, int]
 """Width and height of a picture as it is stored."""
@@ -79,6 +80,9 @@ class Backend(Protocol):
     def cut(self, pixels: Pixels, crops: Crops, slots: Slot, levels: Levels | None) -> None:
         """Cut a batch out of an array of images."""
 
+    def floats(self, pixels: Pixels, levels: Levels, out: Floats) -> None:
+        """Turn pixels (…, 3) into floats of the same shape, both row by row without gaps."""
+
     def uniforms(
         self, key: tuple[int, int], epoch: int, samples: npt.NDArray[np.int64], count: int
     ) -> npt.NDArray[np.float64]:
@@ -86,6 +90,15 @@ class Backend(Protocol):
 
     def permuted(self, places: Words, keys: Words, count: int) -> Words:
         """Where places of 0..count-1 lead in a seeded order (see `core.feistel`)."""
+
+
+def check_floats(pixels: Pixels, out: Floats) -> None:
+    """Raise unless pixels can be turned into floats in one go."""
+    sound = pixels.dtype == np.uint8 and out.dtype == np.float32 and pixels.shape == out.shape
+    if not sound or pixels.shape[-1:] != (3,):
+        raise TypeError("pixels are (…, 3) of uint8, and their floats are of the same shape")
+    if not (pixels.flags.c_contiguous and out.flags.carray):
+        raise TypeError("pixels and their floats must lie row by row, without gaps")
 
 
 def reduction_for(across: Span, down: Span) -> int:

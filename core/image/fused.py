@@ -7,7 +7,7 @@ from ddlp.core.errors import BadSample
 from ddlp.core.feistel import Words, bits_for
 from ddlp.core.image import _fused
 from ddlp.core.image.arithmetic import ARITHMETIC
-from ddlp.core.image.backend import Crops, Levels, Size, Slot
+from ddlp.core.image.backend import Crops, Floats, Levels, Size, Slot, check_floats
 from ddlp.core.image.head import ImageHead, Kind
 from ddlp.core.image.reference import Reference
 from ddlp.core.image.resize import Pixels, Span
@@ -81,6 +81,11 @@ class Fused:
         columns = (crops.samples, crops.left, crops.top, crops.mirrored)
         samples, left, top, mirrored = map(np.ascontiguousarray, columns)
         _fused.cut(pixels, samples, left, top, mirrored, slots, _levels(levels))
+
+    def floats(self, pixels: Pixels, levels: Levels, out: Floats) -> None:
+        """The whole batch in one call."""
+        check_floats(pixels, out)
+        _fused.floats(pixels, _levels(levels), out)
 
     def uniforms(
         self, key: tuple[int, int], epoch: int, samples: npt.NDArray[np.int64], count: int

@@ -7,11 +7,23 @@ from ddlp.core.errors import BadSample
 from ddlp.core.feistel import Words, permuted
 from ddlp.core.image import pillow
 from ddlp.core.image.arithmetic import ARITHMETIC
-from ddlp.core.image.backend import Crops, Levels, Size, Slot, reduced, reduction_for
+from ddlp.core.image.backend import (
+    Crops,
+    Floats,
+    Levels,
+    Size,
+    Slot,
+    check_floats,
+    reduced,
+    reduction_for,
+)
 from ddlp.core.image.head import ImageHead, Kind, check_size
 from ddlp.core.image.jpeg import TRUNCATED, walk
 from ddlp.core.image.resize import Pixels, Span, resize
 from ddlp.core.randomness import uniforms
+
+_STRETCH = 1 << 16
+"""Pixels of a batch that are turned into floats at a time."""
 
 
 class Reference:
@@ -78,6 +90,13 @@ class Reference:
             seen = image[max(0, top) : max(0, top + height), max(0, left) : max(0, left + width)]
             framed[y : y + seen.shape[0], x : x + seen.shape[1]] = seen
             put(slots[place], framed[:, ::-1] if crops.mirrored[place] else framed, levels)
+
+    def floats(self, pixels: Pixels, levels: Levels, out: Floats) -> None:
+        """A stretch at a time, so that what lies between the two stays small."""
+        check_floats(pixels, out)
+        shown, made = pixels.reshape(-1, 3), out.reshape(-1, 3)
+        for at in range(0, len(shown), _STRETCH):
+            put(made[at : at + _STRETCH], shown[at : at + _STRETCH], levels)
 
     def uniforms(
         self, key: tuple[int, int], epoch: int, samples: npt.NDArray[np.int64], count: int

@@ -8,6 +8,7 @@ from ddlp.core.messages.training import (
     Fed,
     FedBatch,
     FeedRequest,
+    ReadInfo,
     Rewind,
     Where,
 )
@@ -28,6 +29,7 @@ from ddlp.core.messages.users import (
     StrategyChange,
 )
 from ddlp.core.messages.work import (
+    Attempt,
     Claim,
     Claimed,
     Commit,
@@ -38,14 +40,17 @@ from ddlp.core.messages.work import (
     Granted,
     Heartbeat,
     Lease,
+    Orders,
     Reported,
     Reports,
+    RoomInfo,
     WorkSpec,
 )
 
 __all__ = [
     "Attach",
     "Attached",
+    "Attempt",
     "BadSampleInfo",
     "Claim",
     "Claimed",
@@ -67,14 +72,17 @@ __all__ = [
     "Lease",
     "Message",
     "Name",
+    "Orders",
     "PipelineCreate",
     "PipelineInfo",
     "PreviewSample",
+    "ReadInfo",
     "RejectedInfo",
     "ReplayCreate",
     "Reported",
     "Reports",
     "Rewind",
+    "RoomInfo",
     "RunCreate",
     "RunInfo",
     "ScanInfo",

@@ -11,8 +11,18 @@ from ddlp.core.schedule.batch import Batch
 from ddlp.core.types import (
     BadPolicy,
     Prong,
+    ReadPath,
     RunState,
 )
+
+
+class ReadInfo(Message):
+    """Bytes of batches that were read by one path, and why by that one."""
+
+    path: ReadPath
+    reason: str = Field(max_length=500)
+    batches: int = Field(ge=0)
+    bytes: int = Field(ge=0)
 
 
 class Attach(Message):
@@ -67,6 +77,7 @@ class FeedRequest(Message):
     wait_s: float = Field(0, ge=0, le=30)
     waited_s: float = Field(0, ge=0, description="Seconds the trainer waited since the last call.")
     trained_s: float = Field(0, ge=0, description="Seconds the trainer worked since the last call.")
+    reads: list[ReadInfo] = Field([], max_length=64, description="What it read since then.")
 
 
 class FedBatch(Message):
@@ -77,7 +88,10 @@ class FedBatch(Message):
     token: int
     prong: Prong
     device: str
-    location: str
+    host: str = Field("", description="Where its device runs.")
+    location: str = Field(description="Where it lies, as file:///… or s3://…")
+    served: str | None = Field(None, description="Where its device serves it, as http://…")
+    access: str | None = Field(None, description="The token that opens it there.")
     nbytes: int
     samples: int = Field(description="How many it holds: bad ones may have been left out.")
     checksum: int = Field(ge=0, lt=2**64, description="Of its payload, as it was committed.")

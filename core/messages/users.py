@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ddlp.core.messages.base import Message, Name
+from ddlp.core.messages.training import ReadInfo
 from ddlp.core.types import (
     BadPolicy,
     DatasetState,
@@ -198,6 +199,10 @@ class RunInfo(Message):
     wait_share: float | None = Field(description="Share of the trainer's time spent waiting.")
     energy: list[EnergyInfo]
     emulated: list[str] = Field(description="Prongs whose devices are emulated.")
+    reads: list[ReadInfo] = Field(description="Bytes that trainers read, by path and reason.")
+    held_up: str | None = Field(
+        None, description="Why a run under way makes nothing for now: a store that is full."
+    )
     created_at: float
     started_at: float | None
     ended_at: float | None

@@ -6,7 +6,7 @@ from typing import Any, Self
 
 from pydantic import Field
 
-from ddlp.core.energy import PowerModel
+from ddlp.core.energy import EnergyReading, PowerModel
 from ddlp.core.messages.base import Message, Name
 from ddlp.core.mishap import Mishap
 from ddlp.core.plan import RunPlan
@@ -16,6 +16,15 @@ from ddlp.core.types import (
     DeviceKind,
     Prong,
 )
+
+
+class RoomInfo(Message):
+    """How full a store is; null where it has no end, or nobody knows."""
+
+    used_bytes: int | None = Field(None, ge=0)
+    free_bytes: int | None = Field(
+        None, ge=0, description="What it would still take, by its quota and by its filesystem."
+    )
 
 
 class DeviceRegister(Message):
@@ -28,7 +37,14 @@ class DeviceRegister(Message):
     host: str = Field(max_length=255)
     incarnation: uuid.UUID = Field(description="New at every start: tells a restart from a repeat.")
     engine: str = Field(max_length=64)
-    store: str = Field(max_length=4096)
+    store: str = Field(max_length=4096, description="Where it writes: file:///… or s3://…")
+    serves: str | None = Field(
+        None, max_length=4096, description="Address at which it serves its store, as http://…"
+    )
+    store_key: str | None = Field(
+        None, max_length=128, description="What tokens for single batches are made from."
+    )
+    room: RoomInfo = RoomInfo()
     power: PowerModel
 
 
@@ -43,7 +59,12 @@ class DeviceInfo(Message):
     host: str
     engine: str
     store: str
+    serves: str | None
+    room: RoomInfo
     power: PowerModel
+    energy: EnergyReading | None = Field(
+        None, description="What it has used since its start, as it said last."
+    )
     live: bool
     last_seen_at: float
 
@@ -52,6 +73,27 @@ class Heartbeat(Message):
     """A device's sign of life."""
 
     incarnation: uuid.UUID
+    room: RoomInfo | None = Field(None, description="If it has looked since it last said so.")
+    stored: dict[uuid.UUID, float] = Field(
+        {}, description="Runs of which something lies in its store: seconds since that changed."
+    )
+    energy: EnergyReading | None = Field(None, description="What it has used since its start.")
+
+
+class Attempt(Message):
+    """An attempt at a batch that counts no more."""
+
+    run: uuid.UUID
+    epoch: int
+    index: int
+    token: int
+
+
+class Orders(Message):
+    """What a device may clear out of its store, where the server cannot reach it."""
+
+    over: list[uuid.UUID] = Field([], description="Runs of which nothing is needed any more.")
+    discard: list[Attempt] = Field([], description="Attempts that count no more.")
 
 
 class WorkSpec(Message):

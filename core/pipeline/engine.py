@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ddlp.core.batchfile import Array
 from ddlp.core.dataset import DatasetIndex
 from ddlp.core.errors import BadSample
 from ddlp.core.image import Slot, backend, engine_name
@@ -59,7 +60,18 @@ class Engine:
 
     def explain(self, epoch: int, samples: Ints) -> list[list[dict[str, Any]]]:
         """What each step does to each sample: a list a sample, a dictionary a step."""
-        return self._direct.explain(epoch, samples)
+        told = self._direct.explain(epoch, samples)
+        made = self.extras(epoch, samples)
+        for step in self._pipeline.extra_steps:
+            for place, parameters in enumerate(step.explain(made[step.tensor.name])):
+                told[place].append({"transform": step.name, **parameters})
+        return told
+
+    def extras(self, epoch: int, samples: Ints) -> dict[str, Array]:
+        """The tensors that the pipeline emits beside images and labels, by name."""
+        if not self._pipeline.extra_steps:
+            return {}
+        return self._direct.extras(epoch, samples, self.labels(samples))
 
     def labels(self, samples: Ints) -> Ints:
         """The labels of samples, as the pipeline maps them."""

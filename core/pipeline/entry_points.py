@@ -11,7 +11,13 @@ from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 
 from ddlp.core.errors import InvalidInput
-from ddlp.core.pipeline.transforms import TRANSFORMS, Geometric, PixelTransform, Transform
+from ddlp.core.pipeline.transforms import (
+    TRANSFORMS,
+    Extra,
+    Geometric,
+    PixelTransform,
+    Transform,
+)
 
 GROUP = "ddlp.transforms"
 
@@ -66,10 +72,13 @@ def _loaded(entry: EntryPoint) -> type[Transform]:
     except Exception as error:  # the border to a package's code, which raises whatever it likes
         reason = str(error) or type(error).__name__
         raise InvalidInput(f"{who} cannot be loaded from {entry.value}: {reason}") from error
-    if not (inspect.isclass(kind) and issubclass(kind, (Geometric, PixelTransform))):
-        raise InvalidInput(f"{who} is {entry.value}, which is no Geometric and no PixelTransform")
+    if not (inspect.isclass(kind) and issubclass(kind, (Geometric, PixelTransform, Extra))):
+        raise InvalidInput(
+            f"{who} is {entry.value}, which is no Geometric, no PixelTransform and no Extra"
+        )
     if inspect.isabstract(kind):
-        raise InvalidInput(f"{who}: {entry.value} has no method apply")
+        missing = " and no method ".join(sorted(kind.__abstractmethods__))
+        raise InvalidInput(f"{who}: {entry.value} has no method {missing}")
     if getattr(kind, "name", None) != entry.name:
         raise InvalidInput(f"{who}: {entry.value} has another name, which must be {entry.name!r}")
     return kind

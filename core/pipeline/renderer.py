@@ -5,19 +5,21 @@ seen in the end is decoded; pixel steps then work on the batch, and the geometry
 resamples what those left.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
+from ddlp.core.batchfile import Array
 from ddlp.core.dataset import DatasetIndex
 from ddlp.core.image import Levels, Pixels, Slot, backend
 from ddlp.core.image.reference import put
+from ddlp.core.pipeline.extras import made as made_extra
 from ddlp.core.pipeline.pictures import Pictures, show_pixels
 from ddlp.core.pipeline.placing import rows
 from ddlp.core.pipeline.spec import Pipeline
-from ddlp.core.pipeline.transforms import Geometric, Normalize, PixelTransform
+from ddlp.core.pipeline.transforms import Extra, Geometric, Normalize, PixelTransform, Seen
 from ddlp.core.pipeline.views import Views
 from ddlp.core.randomness import stream_key
 
@@ -63,6 +65,14 @@ class _Stage:
         width, height = self.size
         return np.zeros((samples, height, width, 3), dtype=np.uint8)
 
+    @property
+    def made(self) -> tuple[int, int]:
+        """Width and height of what the stage makes."""
+        size = self.size
+        for step, _ in self.pixels:
+            size = step.output_size(size)
+        return size
+
     def colour(self, epoch: int, samples: Ints, made: Pixels) -> Pixels:
         for step, draws in self.pixels:
             made = step.apply(made, draws.draw(epoch, samples))
@@ -76,6 +86,7 @@ class DirectRenderer:
         self._index = index
         self._pictures = Pictures(index, pipeline.decode)
         self._stages = _stages(pipeline, seed)
+        self._extras = _extras(pipeline, seed)
         early = pipeline.normalize if pipeline.dtype == "float32" else None
         self._levels = None if early is None else levels_of(early)
 
@@ -110,12 +121,25 @@ class DirectRenderer:
                 drawn = draws.draw(epoch, samples)
                 tell(step.name, step.explain(views, drawn))
                 views = step.apply(views, drawn)
-            width, height = stage.size
             for colour, draws in stage.pixels:
                 tell(colour.name, colour.explain(draws.draw(epoch, samples)))
-                width, height = colour.output_size((width, height))
-            sizes = np.full(len(samples), width), np.full(len(samples), height)
+            sizes = _alike(len(samples), stage.made)
         return told
+
+    def extras(self, epoch: int, samples: Ints, labels: Ints) -> dict[str, Array]:
+        """The pipeline's extra tensors; they follow from the views, no picture is decoded."""
+        widths, heights = self._pictures.sizes(samples)
+        views, sizes = [], (widths, heights)
+        for stage in self._stages:
+            views.append(stage.views(epoch, samples, sizes))
+            sizes = _alike(len(samples), stage.made)
+        first, *later = views
+        nothing = np.empty((len(samples), 0))
+        seen = Seen(samples, labels, widths, heights, first, tuple(later), nothing)
+        return {
+            step.tensor.name: made_extra(step, replace(seen, drawn=draws.draw(epoch, samples)))
+            for step, draws in self._extras
+        }
 
 
 def levels_of(normalize: Normalize) -> Levels:
@@ -141,9 +165,22 @@ def _stages(pipeline: Pipeline, seed: int) -> list[_Stage]:
     ]
 
 
+def _extras(pipeline: Pipeline, seed: int) -> list[tuple[Extra, _Draws]]:
+    """The pipeline's extras; their numbers leave those of all other steps as they are."""
+    return [
+        (step, _Draws(stream_key(seed, f"extra:{step.name}:{step.tensor.name}"), step.draws))
+        for step in pipeline.extra_steps
+    ]
+
+
+def _alike(samples: int, size: tuple[int, int]) -> tuple[Ints, Ints]:
+    width, height = size
+    return np.full(samples, width), np.full(samples, height)
+
+
 def _restaged(stage: _Stage, epoch: int, samples: Ints, before: Pixels) -> Pixels:
     count, height, width = before.shape[:3]
-    views = stage.views(epoch, samples, (np.full(count, width), np.full(count, height)))
+    views = stage.views(epoch, samples, _alike(count, (width, height)))
     made = stage.canvas(count)
     for place, placed in enumerate(rows(views)):
         show_pixels(before[place], placed, made[place], None)

@@ -7,13 +7,16 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
+from ddlp.core.batchfile import TensorSpec, batch_tensors
 from ddlp.core.errors import InvalidInput
 from ddlp.core.image.arithmetic import ARITHMETIC
 from ddlp.core.pipeline.entry_points import find_transform, origin
+from ddlp.core.pipeline.extras import checked
 from ddlp.core.pipeline.presets import PRESETS
 from ddlp.core.pipeline.stages import Stage, split
 from ddlp.core.pipeline.transforms import (
     Decode,
+    Extra,
     Geometric,
     LabelMap,
     Normalize,
@@ -45,6 +48,7 @@ class Pipeline:
     label_map: LabelMap | None
     width: int
     height: int
+    extra_steps: tuple[Extra, ...] = ()
 
     @classmethod
     def preset(cls, name: str) -> "Pipeline":
@@ -57,14 +61,15 @@ class Pipeline:
     @classmethod
     def parse(cls, spec: PipelineSpec) -> "Pipeline":
         """Check a description and make it runnable."""
-        transforms = [_transform(position, raw) for position, raw in enumerate(spec.transforms)]
-        label_map = _only([step for step in transforms if isinstance(step, LabelMap)])
-        transforms = [step for step in transforms if not isinstance(step, LabelMap)]
+        everything = [_transform(position, raw) for position, raw in enumerate(spec.transforms)]
+        label_map = _only([step for step in everything if isinstance(step, LabelMap)])
+        transforms = [step for step in everything if not isinstance(step, (LabelMap, Extra))]
         decode = _only([step for step in transforms[:1] if isinstance(step, Decode)])
         normalize = _only([step for step in transforms[-1:] if isinstance(step, Normalize)])
         between = [step for step in transforms if step is not decode and step is not normalize]
         stages, (width, height) = split(_steps(between))
-        return cls(decode or Decode(), stages, normalize, label_map, width, height)
+        extras = checked(everything, stages)
+        return cls(decode or Decode(), stages, normalize, label_map, width, height, extras)
 
     @property
     def steps(self) -> tuple[Geometric | PixelTransform, ...]:
@@ -87,13 +92,22 @@ class Pipeline:
         return self.height, self.width, 3
 
     @property
+    def extras(self) -> tuple[TensorSpec, ...]:
+        """The tensors beside images, labels and samples; a shape is that of one sample."""
+        return tuple(step.tensor for step in self.extra_steps)
+
+    def batch_tensors(self, samples: int) -> list[TensorSpec]:
+        """All tensors of a batch of so many samples."""
+        return batch_tensors(samples, self.shape, self.dtype, self.extras)
+
+    @property
     def spec(self) -> PipelineSpec:
         """The description with every default written out."""
         last = [step for step in (self.normalize, self.label_map) if step is not None]
         return PipelineSpec(
             transforms=[
                 {"name": step.name, **step.model_dump(mode="json")}
-                for step in (self.decode, *self.steps, *last)
+                for step in (self.decode, *self.steps, *self.extra_steps, *last)
             ]
         )
 
@@ -104,7 +118,7 @@ class Pipeline:
         labels = [self.label_map] if self.label_map else []
         parts = [
             [step.name, step.version, step.model_dump(mode="json"), *origin(step.name)]
-            for step in (self.decode, *self.steps, *early, *labels)
+            for step in (self.decode, *self.steps, *early, *labels, *self.extra_steps)
         ]
         text = json.dumps([ARITHMETIC, parts], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()

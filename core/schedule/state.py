@@ -110,6 +110,12 @@ class ScheduleState:
         self.resting[prong] = Rest(now + rest_s, rest_s, reason)
         self.room[prong] = min(self.room[prong], stored)
 
+    @property
+    def held_up(self) -> str | None:
+        """Why prongs rest, in words; they try again by themselves."""
+        told = [f"{prong} rests: {rest.reason}" for prong, rest in self.resting.items()]
+        return "; ".join(told) or None
+
     def found_room(self, prong: Prong) -> None:
         """A batch of a prong was stored: it may store more again."""
         if prong in self.resting:

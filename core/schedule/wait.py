@@ -17,9 +17,8 @@ def explain_wait(
     schedule = run.epochs.get(epoch)
     if schedule is None:
         return f"epoch {epoch} is not open yet; other ranks are still in an earlier one"
-    resting = [f"{prong}: {rest.reason}" for prong, rest in run.resting.items()]
-    if resting:
-        return f"room in the store of {'; '.join(resting)}"
+    if run.held_up is not None:
+        return f"room in a store; {run.held_up}"
     if run.is_ahead(schedule):
         done = schedule.acknowledged
         slowest = done.index(min(done))

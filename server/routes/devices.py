@@ -2,7 +2,7 @@
 
 from fastapi import APIRouter
 
-from ddlp.core.messages import DeviceInfo, DeviceRegister, Heartbeat
+from ddlp.core.messages import DeviceInfo, DeviceRegister, Heartbeat, Orders
 from ddlp.server import devices
 from ddlp.server.context import ContextDep, SessionDep, done
 
@@ -22,10 +22,9 @@ async def register(body: DeviceRegister, context: ContextDep) -> None:
 
 
 @router.post("/{name}/heartbeat")
-async def heartbeat(name: str, body: Heartbeat, context: ContextDep) -> None:
-    """A sign of life."""
-    await done(
-        context.dispatcher.call(
-            lambda board, s, now: devices.heartbeat(board, s, name, body.incarnation, now)
-        )
+async def heartbeat(name: str, body: Heartbeat, context: ContextDep) -> Orders:
+    """A sign of life; the answer says what the device can clear out of its store."""
+    orders: Orders = await done(
+        context.dispatcher.call(lambda board, s, now: devices.heartbeat(board, s, name, body, now))
     )
+    return orders

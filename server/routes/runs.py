@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
+from fastapi.responses import FileResponse
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
@@ -20,7 +21,7 @@ from ddlp.core.messages import (
     WorkSpec,
 )
 from ddlp.core.types import RunState
-from ddlp.server import certificates, figures, quarantine, runs
+from ddlp.server import certificates, devices, figures, quarantine, runs
 from ddlp.server.context import Context, ContextDep, SessionDep, done, find_run
 from ddlp.server.models import Run
 
@@ -43,6 +44,8 @@ async def _add(context: Context, make: Callable[[Session], Run]) -> RunInfo:
     def remember() -> tuple[Run, RunInfo]:
         with context.database.session() as session:
             row = make(session)
+            now = context.dispatcher.now()
+            runs.check_room(row, devices.list_all(session, context.settings, now))
             return row, runs.info(session, row)
 
     row, info = await run_in_threadpool(remember)
@@ -71,6 +74,12 @@ def show(ref: str, session: SessionDep) -> RunInfo:
 def work(ref: str, session: SessionDep) -> WorkSpec:
     """What a worker must know of a run."""
     return runs.work_spec(session, runs.find(session, ref))
+
+
+@router.get("/{ref}/index", response_class=FileResponse)
+def index(ref: str, session: SessionDep) -> FileResponse:
+    """The index of a run's dataset, for workers that do not see the server's folder."""
+    return FileResponse(runs.work_spec(session, runs.find(session, ref)).index_path)
 
 
 @router.get("/{ref}/epochs")

@@ -2,7 +2,16 @@
 
 from pathlib import Path
 
-from benchmarks import hand_over, loader_start, path_cost, round_trip, scheduling, two_prongs
+from benchmarks import (
+    batch_io,
+    csd_cost,
+    hand_over,
+    loader_start,
+    path_cost,
+    round_trip,
+    scheduling,
+    two_prongs,
+)
 from benchmarks.report import Report
 
 
@@ -22,6 +31,16 @@ def test_the_path_cost_can_be_measured() -> None:
 
 def test_the_hand_over_can_be_measured() -> None:
     assert min(hand_over.measure(quick=True).medians().values()) > 0
+
+
+def test_drives_can_be_measured() -> None:
+    report = batch_io.measure(quick=True)
+    assert all(rate > 0 for part in report.parts for rate in part.medians().values())
+
+
+def test_what_a_csds_batches_cost_can_be_measured() -> None:
+    report = csd_cost.measure_at(csd_cost.Scale(batch=4, batches=8, rounds=1, real=False))
+    assert all(cost > 0 for cost in report.medians().values())
 
 
 def test_the_round_trip_can_be_measured() -> None:

@@ -82,8 +82,10 @@ def test_a_pipeline_that_makes_no_sense_gets_one_line(up: UpProcess, tmp_path: P
 
 def test_devices_are_listed(up: UpProcess) -> None:
     head, *rows = ddlp("device", "list", url=up.url).stdout.splitlines()
-    assert head.split() == ["name", "prong", "kind", "emulated", "slots", "engine", "live"]
-    csd = ["csd0", "csd", "emulated-csd", "True", "1", ENGINE, "True"]
+    columns = ["name", "prong", "kind", "emulated", "slots", "engine", "store", "live"]
+    assert head.split() == columns
+    store = f"file://{up.home}/csd"
+    csd = ["csd0", "csd", "emulated-csd", "True", "1", ENGINE, store, "True"]
     assert csd in [row.split() for row in rows]
     devices = json.loads(ddlp("device", "list", "--json", url=up.url).stdout)
     assert {device["prong"] for device in devices} == {"cpu", "csd"}

@@ -49,7 +49,7 @@ def everything_of(home: Path) -> list[str]:
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
 def test_all_parts_end_with_it_however_it_ends(tmp_path: Path, how: signal.Signals) -> None:
-    store = Settings(home=tmp_path / "home").cpu_store_path
+    store = Settings(home=tmp_path / "home").cpu_store_address.path
     with UpProcess(tmp_path / "home", [tmp_path]) as running:
         assert sorted(running.children()) == ["cpu", "csd", "serve", "valkey-server"]
         status = running.stop(how)

@@ -3,7 +3,7 @@
 import pytest
 from pydantic import ValidationError
 
-from ddlp.core.energy import PowerModel
+from ddlp.core.energy import EnergyReading, PowerModel
 from ddlp.core.types import Provenance
 
 
@@ -31,3 +31,17 @@ def test_where_the_figure_comes_from_must_be_said() -> None:
 def test_it_survives_the_trip_to_the_server() -> None:
     model = PowerModel(active_w=8.0, source="250 W for 32 cores")
     assert PowerModel.model_validate_json(model.model_dump_json()) == model
+
+
+def test_unknown_watts_give_no_joules_and_not_0() -> None:
+    model = PowerModel(active_w=None, source="nobody said")
+    assert model.joules(5.0) is None
+    assert model.provenance is Provenance.UNAVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("joules", "provenance"), [(None, Provenance.MEASURED), (0.0, Provenance.UNAVAILABLE)]
+)
+def test_a_reading_is_known_or_unavailable(joules: float | None, provenance: Provenance) -> None:
+    with pytest.raises(ValidationError, match="if and only if they are unavailable"):
+        EnergyReading(joules=joules, provenance=provenance, method="guess")

@@ -41,6 +41,13 @@ def test_a_sample_is_told_with_what_is_drawn_for_it(index: Path) -> None:
     assert EXPLAINED.validate_json(EXPLAINED.dump_json([first])) == [first]
 
 
+def test_extras_are_told_with_the_steps(index: Path) -> None:
+    steps = [*SMALL_PIPELINE["transforms"], {"name": "view"}]
+    for sample in explain(request(index, transforms=steps)):
+        crop, flip, view = sample.steps
+        assert view == {**crop, "transform": "view", "mirrored": flip["mirrored"]}
+
+
 def test_a_sheet_shows_the_very_pixels(index: Path) -> None:
     with Image.open(io.BytesIO(sheet(request(index, seed=5)))) as shown:
         pixels = np.asarray(shown)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ddlp.core.client import Client
+from ddlp.core.codecs import Codec
 from ddlp.core.errors import InvalidInput
 from ddlp.core.settings import Settings, load_settings
 
@@ -41,6 +42,8 @@ def test_nothing_must_be_set() -> None:
     assert settings.roots == [Path.cwd()]
 
 
+HWMON = Path("/sys/class/hwmon/hwmon0")
+
 FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
     ("home", "/var/lib/ddlp", Path("/var/lib/ddlp")),
     ("host", "0.0.0.0", "0.0.0.0"),
@@ -54,12 +57,20 @@ FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
     ("device_name", "csd-7", "csd-7"),
     ("engine", "reference", "reference"),
     ("cpu_workers", "12", 12),
-    ("cpu_store", "/dev/shm/x", Path("/dev/shm/x")),
-    ("csd_store", "/mnt/drive", Path("/mnt/drive")),
+    ("cpu_store", "/dev/shm/x", "/dev/shm/x"),
+    ("csd_store", "s3://bucket/csd", "s3://bucket/csd"),
+    ("store_quota_bytes", "1048576", 1 << 20),
+    ("store_compression", "lz4", Codec.LZ4),
+    ("serve_store", "http://csd1:8100", "http://csd1:8100"),
+    ("dataset_map", "/data=/mnt/a:/b=/c", {Path("/data"): Path("/mnt/a"), Path("/b"): Path("/c")}),
     ("csd_devices", "0", 0),
+    ("csd_driver", "agent", "agent"),
+    ("csd_profile", "arm-quad", "arm-quad"),
     ("csd_speed", "0.5", 0.5),
     ("cpu_active_w", "11.5", 11.5),
     ("csd_active_w", "0", 0.0),
+    ("csd_power_file", "/sys/class/hwmon/hwmon0/power1_input", HWMON / "power1_input"),
+    ("csd_energy_file", "/sys/class/hwmon/hwmon0/energy1_input", HWMON / "energy1_input"),
     ("cpu_window", "3", 3),
     ("cpu_store_bytes", "2097152", 1 << 21),
     ("csd_store_bytes", "1048576", 1 << 20),
@@ -103,6 +114,11 @@ def test_an_option_of_the_command_line_wins_over_the_variable(
         ("cpu_active_w", "-8"),
         ("cpu_window", "0"),
         ("csd_store_bytes", "4 GiB"),
+        ("csd_store", "ftp://host/folder"),
+        ("store_compression", "rar"),
+        ("serve_store", "csd1:8100"),
+        ("serve_store", "http://csd1"),
+        ("dataset_map", "/data"),
         ("unsafe_listen", "perhaps"),
         ("device_timeout_s", "0"),
         ("device_timeout_s", "inf"),
@@ -166,16 +182,16 @@ def test_settings_do_not_change_once_they_are_built() -> None:
 
 
 def test_places_are_absolute_so_that_a_child_in_another_folder_finds_them(tmp_path: Path) -> None:
-    settings = load_settings(home=Path("here"), cpu_store=Path("shm"), csd_store=None)
-    assert settings.cpu_store_path == tmp_path / "shm"
-    assert settings.csd_store_path == tmp_path / "here" / "csd"
+    settings = load_settings(home=Path("here"), cpu_store="shm", csd_store=None)
+    assert settings.cpu_store_address.folder == tmp_path / "shm"
+    assert settings.csd_store_address.folder == tmp_path / "here" / "csd"
     assert settings.database == f"sqlite:///{tmp_path}/here/ddlp.db"
 
 
 def test_two_homes_never_share_a_cpu_store() -> None:
-    first, second = (load_settings(home=Path(name)).cpu_store_path for name in ("a", "b"))
+    first, second = (load_settings(home=Path(name)).cpu_store_address for name in ("a", "b"))
     assert first != second
-    assert first == load_settings(home=Path("a")).cpu_store_path
+    assert first == load_settings(home=Path("a")).cpu_store_address
 
 
 def test_dataset_roots_are_resolved_through_links(tmp_path: Path) -> None:

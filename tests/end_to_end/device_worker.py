@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Self
 
@@ -11,12 +12,20 @@ from tests.conftest import UpProcess, wait_until
 class DeviceWorker:
     """A real `ddlp worker`, with the settings of a stack and a few of its own."""
 
-    def __init__(self, stack: UpProcess, name: str, prong: str = "csd", **settings: str) -> None:
+    def __init__(
+        self,
+        stack: UpProcess,
+        name: str,
+        prong: str = "csd",
+        variables: Mapping[str, str] | None = None,
+        **settings: str,
+    ) -> None:
         self.name = name
         self._stack = stack
         raw = Path(f"/proc/{stack.children()['serve']}/environ").read_bytes().decode().split("\0")
         environment = dict(entry.split("=", 1) for entry in raw if "=" in entry)
         environment |= {f"DDLP_{key.upper()}": value for key, value in settings.items()}
+        environment |= variables or {}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "ddlp.cli", "worker", "--prong", prong, "--name", name],
             stdout=subprocess.DEVNULL,

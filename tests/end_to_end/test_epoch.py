@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ddlp.core.client import Client
+from ddlp.core.store import path_of
 from ddlp.loader import DualLoader
 from tests.conftest import SMALL_PIPELINE, UpProcess, wait_until
 from tests.end_to_end.trainer import Account, new_run, take, train
@@ -120,7 +121,7 @@ def test_consumed_batches_are_gone_from_the_store(up: UpProcess, api: Client) ->
     info = api.get(f"/runs/{run}")
     train(up, run)
     wait_until(lambda: api.get(f"/runs/{run}")["state"] == "completed")
-    stores = [Path(device["store"]) for device in api.get("/devices")]
+    stores = [path_of(device["store"]) for device in api.get("/devices")]
     assert all(store.is_dir() for store in stores)
     wait_until(lambda: not any(list(store.glob(f"*{info['id']}*")) for store in stores))
 

@@ -8,6 +8,7 @@ import pytest
 
 from ddlp.core.client import Client
 from ddlp.core.errors import DdlpError
+from ddlp.core.store import path_of
 from tests.conftest import UpProcess, make_images, wait_until
 from tests.end_to_end.harm import is_over, kill, once_at
 from tests.end_to_end.test_epoch import ONCE
@@ -17,7 +18,7 @@ from tests.end_to_end.trainer import new_run, train
 def files_of(client: Client, run: str) -> Iterator[Path]:
     """The finished batches of a run that lie in the stores."""
     name = f"ddlp-run-{client.get(f'/runs/{run}')['id']}"
-    stores = {Path(device["store"]) for device in client.get("/devices")}
+    stores = {path_of(device["store"]) for device in client.get("/devices")}
     for store in stores:
         yield from sorted((store / name).glob("0*"))
 

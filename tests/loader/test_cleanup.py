@@ -25,8 +25,10 @@ from tests.loader.test_local import alive
 OPTIONS: dict[str, Any] = {"pipeline": SMALL_PIPELINE, "batch_size": 4, "workers": 1}
 INTERRUPTED = (-signal.SIGINT, 128 + signal.SIGINT)
 BEGIN = """
-import json, os, signal, sys
+import json, os, signal, sys, threading
 from ddlp.loader import DualLoader
+
+interrupted = threading.Event()
 
 def tell():
     print(json.dumps(loader._feed.worker_pids), flush=True)
@@ -44,7 +46,7 @@ IN_A_STEP = """
 def step(number):
     if number == 2:
         tell()
-        signal.pause()
+        interrupted.wait()
 """
 WAITING_FOR_A_BATCH = """
 for pid in loader._feed.worker_pids:
@@ -59,7 +61,7 @@ with loader:
     train()
 """
 STOPS_AFTER_THE_EPOCH = """
-signal.signal(signal.SIGINT, lambda *_: None)
+signal.signal(signal.SIGINT, lambda *_: interrupted.set())
 """
 
 

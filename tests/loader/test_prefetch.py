@@ -13,6 +13,7 @@ from ddlp.core.errors import DdlpError, WaitTimeout
 from ddlp.core.messages import Fed, FeedRequest
 from ddlp.core.types import RunState
 from ddlp.loader import DualLoader
+from ddlp.loader.readers.choice import Readers
 from tests.conftest import SMALL_PIPELINE, make_images
 
 
@@ -71,14 +72,14 @@ def test_an_error_of_the_thread_is_raised_in_the_trainer_and_says_where_it_happe
 def test_an_error_while_reading_names_the_batch_and_its_place(
     loader: DualLoader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(path: Path, *_: object) -> None:
-        raise PermissionError(f"{path} may not be read")
+    def fail(*_: object) -> None:
+        raise PermissionError("it may not be read")
 
-    monkeypatch.setattr("ddlp.loader.prefetch.read_batch", fail)
+    monkeypatch.setattr(Readers, "read", fail)
     with pytest.raises(PermissionError) as failure:
         list(loader)
     [note] = failure.value.__notes__
-    assert "while reading batch 0 of epoch 0 from /" in note
+    assert "while reading batch 0 of epoch 0 from file:///" in note
 
 
 def test_an_error_at_the_end_of_an_epoch_is_raised_too(loader: DualLoader) -> None:

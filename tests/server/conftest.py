@@ -25,7 +25,7 @@ class Plane:
         self.scratch.mkdir()
         roots = [images, self.scratch]
         self.settings = Settings(
-            home=home, dataset_roots=roots, cpu_store=home / "cpu", database_url=database_url
+            home=home, dataset_roots=roots, cpu_store=str(home / "cpu"), database_url=database_url
         )
         self.database = Database(self.settings.database)
         migrate(self.database.engine)

@@ -40,18 +40,19 @@ PROCESS = 100
 DEVICES = {Prong.CPU: DeviceKind.HOST, Prong.CSD: DeviceKind.EMULATED_CSD}
 
 
-def register(plane: Plane, prong: Prong, host: str = "here", engine: str = ENGINE) -> uuid.UUID:
-    body = DeviceRegister(
-        name=prong.value,
-        prong=prong,
-        kind=DEVICES[prong],
-        slots=1,
-        host=host,
-        incarnation=uuid.uuid4(),
-        engine=engine,
-        store=str(plane.settings.home / prong.value),
-        power=PowerModel(active_w=10, source="test"),
-    )
+def register(plane: Plane, prong: Prong, **fields: Any) -> uuid.UUID:
+    usual = {
+        "name": prong.value,
+        "prong": prong,
+        "kind": DEVICES[prong],
+        "slots": 1,
+        "host": "here",
+        "incarnation": uuid.uuid4(),
+        "engine": ENGINE,
+        "store": str(plane.settings.home / prong.value),
+        "power": PowerModel(active_w=10, source="test"),
+    }
+    body = DeviceRegister(**{**usual, **fields})
     ask(plane, lambda board, session, now: devices.register(board, session, body, now))
     return body.incarnation
 

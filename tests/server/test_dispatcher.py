@@ -14,7 +14,7 @@ from ddlp.core.errors import (
     NotFound,
     Unavailable,
 )
-from ddlp.core.messages import Attach, FeedRequest
+from ddlp.core.messages import Attach, FeedRequest, Heartbeat
 from ddlp.core.pipeline import ENGINE
 from ddlp.core.types import Prong, RunState
 from ddlp.server import devices, runs, serving
@@ -146,11 +146,9 @@ def sent_again(plane: Plane) -> dict[int, int]:
 
 def test_a_beat_of_an_unknown_incarnation_asks_to_register_again(plane: Plane) -> None:
     register(plane, Prong.CPU)
+    beat = Heartbeat(incarnation=uuid.uuid4())
     with pytest.raises(NotFound, match="register it again"):
-        ask(
-            plane,
-            lambda board, session, now: devices.heartbeat(board, session, "cpu", uuid.uuid4(), now),
-        )
+        ask(plane, lambda board, s, now: devices.heartbeat(board, s, "cpu", beat, now))
 
 
 def test_a_paused_run_gives_out_nothing_until_it_is_resumed(plane: Plane, images: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 from ddlp.core.certificate import verify
 from ddlp.core.errors import Conflict
 from ddlp.core.messages import Commit, Failure, Lease, Reported, Reports
-from ddlp.core.store import batch_path
+from ddlp.core.store import batch_name
 from ddlp.core.types import Prong, RunState
 from ddlp.server import quarantine, runs, work
 from ddlp.server.board import run_plan
@@ -195,9 +195,8 @@ def test_whoever_commits_a_raced_batch_first_wins(
     leases = {Prong.CSD: first, Prong.CPU: second}
     claim(either_plane, Prong.CPU, second)
     loser = Prong.CPU if winner is Prong.CSD else Prong.CSD
-    left = batch_path(
-        either_plane.settings.home / loser.value, run, 0, first.index, leases[loser].token
-    )
+    name = batch_name(run, 0, first.index, leases[loser].token)
+    left = either_plane.settings.home / loser.value / name
     left.parent.mkdir(parents=True, exist_ok=True)
     left.write_bytes(b"what the slower one had written")
     assert commit(either_plane, winner, leases[winner]).denied == []

@@ -42,6 +42,7 @@ def run_info(**changes: Any) -> RunInfo:
         "wait_share": None,
         "energy": [],
         "emulated": ["csd"],
+        "reads": [],
         "created_at": 0.0,
         "started_at": 10.0,
         "ended_at": 20.0,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddlp.core.messages import DeviceInfo
-from ddlp.core.types import DeviceKind, EpochState, Prong, RunState
+from ddlp.core.messages import DeviceInfo, ReadInfo, RoomInfo
+from ddlp.core.types import DeviceKind, EpochState, Prong, ReadPath, RunState
 from ddlp.server.snapshot import Front
 from ddlp.web.views import SCALE, Segment, device_row, run_row, run_view
 from tests.web.examples import energy, epoch_info, live, run_info, snapshot
@@ -226,8 +226,32 @@ def test_a_run_is_one_row(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("kind", DeviceKind)
 def test_a_device_is_one_row_that_never_hides_emulation(kind: DeviceKind) -> None:
     info = DeviceInfo.model_construct(
-        name="d", prong=Prong.CSD, kind=kind, emulated=kind.emulated, slots=2, live=False, engine=""
+        name="d",
+        prong=Prong.CSD,
+        kind=kind,
+        emulated=kind.emulated,
+        slots=2,
+        live=False,
+        engine="",
+        store="file:///drive",
+        serves=None,
+        room=RoomInfo(free_bytes=3_000_000_000),
     )
     row = device_row(info)
     assert row.emulated == (kind is DeviceKind.EMULATED_CSD)
     assert (row.name, row.prong, row.kind, row.slots, row.live) == ("d", "csd", kind, 2, False)
+    assert (row.store, row.room) == ("file:///drive", "3.0 GB free")
+
+
+def test_how_batches_came_and_what_holds_a_run_up_are_shown() -> None:
+    reads = [
+        ReadInfo(path=ReadPath.DIRECT, reason="no GDS", batches=1200, bytes=46_000_000_000),
+        ReadInfo(path=ReadPath.MMAP, reason="tmpfs", batches=2, bytes=1_500_000),
+    ]
+    view = run_view(run_info(reads=reads, held_up="csd rests: the drive is full"), [], None)
+    assert view.reads == [
+        ("direct", "no GDS", "1,200", "46.0 GB"),
+        ("mmap", "tmpfs", "2", "1.5 MB"),
+    ]
+    assert view.held_up == "csd rests: the drive is full"
+    assert run_view(run_info(), [], None).held_up is None

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from ddlp.core.energy import PowerModel
 from ddlp.core.errors import BadSample, Conflict, NoRoom, NotFound, Unavailable
 from ddlp.core.messages import Claim, Claimed, Denied, Granted, Lease, Reports
 from ddlp.core.schedule import Made
+from ddlp.core.store import StoreAddress
 from ddlp.core.types import DeviceKind, Prong
 from ddlp.workers.device import WorkerDevice
 from ddlp.workers.tasks import Bench
@@ -24,7 +24,7 @@ DEVICE = WorkerDevice(
     prong=Prong.CPU,
     kind=DeviceKind.HOST,
     slots=1,
-    store=Path("/nowhere"),
+    store=StoreAddress.given("/nowhere"),
     speed=1.0,
     power=PowerModel(active_w=1, source="test"),
 )
@@ -85,7 +85,7 @@ class Maker:
         self.made: list[int] = []
         self.error: Exception | None = None
 
-    def make(self, given: Lease, _: float) -> Made:
+    def make(self, given: Lease, *_: float | None) -> Made:
         self.made.append(given.index)
         if self.error is not None:
             raise self.error

@@ -44,8 +44,11 @@ def server() -> Server:
 
 
 @pytest.fixture
-def reporter(server: Server) -> Reporter:
-    return Reporter(cast("Client", server), "cpu0")
+def reporter(server: Server, tmp_path: Path) -> Reporter:
+    def forget(lease: Lease) -> None:
+        (tmp_path / f"{lease.index}.batch").unlink()
+
+    return Reporter(cast("Client", server), "cpu0", forget)
 
 
 def made(folder: Path, index: int) -> tuple[Lease, Made]:

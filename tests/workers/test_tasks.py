@@ -12,6 +12,7 @@ import pytest
 from ddlp.core.client import Client
 from ddlp.core.energy import PowerModel
 from ddlp.core.queue import TASK, create_celery
+from ddlp.core.store import StoreAddress
 from ddlp.core.types import DeviceKind, Prong
 from ddlp.workers.device import WorkerDevice
 from ddlp.workers.tasks import Bench
@@ -26,7 +27,7 @@ def bench(up: UpProcess, tmp_path: Path) -> Iterator[Bench]:
         prong=Prong.CSD,
         kind=DeviceKind.EMULATED_CSD,
         slots=1,
-        store=tmp_path,
+        store=StoreAddress.given(tmp_path),
         speed=1.0,
         power=PowerModel(active_w=1, source="test"),
     )

@@ -161,6 +161,9 @@ status cut_images(workspace *mine, const cuts *wanted, const slot *first, ptrdif
 /* Levels of some rows, which lie one after the other, into a slot's rows. */
 void put_rows(const slot *out, int first, int rows, const uint8_t *shown);
 
+/* Levels of pixels, which lie one after the other, as floats. */
+void put_floats(const uint8_t *shown, const float *levels, size_t values, float *to);
+
 /* Philox4x32-10; two words a number, 53 bits. */
 void philox_uniforms(const uint32_t key[2], uint32_t epoch, const int64_t *samples, size_t count,
                      size_t draws, double *out);

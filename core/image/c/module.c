@@ -269,6 +269,29 @@ static PyObject *cut(PyObject *self, PyObject *arguments) {
     return outcome;
 }
 
+/* Levels of whole batches, which lie one after the other. */
+
+static PyObject *floats(PyObject *self, PyObject *arguments) {
+    (void)self;
+    Py_buffer shown, levels, out;
+    if (!PyArg_ParseTuple(arguments, "y*y*w*", &shown, &levels, &out)) return NULL;
+    int sound = shown.len % 3 == 0 && levels.len == 6 * (Py_ssize_t)sizeof(float) &&
+                out.len == shown.len * (Py_ssize_t)sizeof(float);
+    if (sound) {
+        Py_BEGIN_ALLOW_THREADS
+        put_floats(shown.buf, levels.buf, (size_t)shown.len, out.buf);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&shown);
+    PyBuffer_Release(&levels);
+    PyBuffer_Release(&out);
+    if (!sound) {
+        PyErr_SetString(PyExc_TypeError, "there must be a float for each level of whole pixels");
+        return NULL;
+    }
+    Py_RETURN_NONE;
+}
+
 static PyObject *uniforms(PyObject *self, PyObject *arguments) {
     (void)self;
     unsigned int key[2], epoch;
@@ -335,6 +358,7 @@ static PyMethodDef functions[] = {
     {"jpeg", jpeg, METH_VARARGS, "jpeg(data, across, down, reduce, slot, levels)"},
     {"pixels", pixels, METH_VARARGS, "pixels(pixels, across, down, slot, levels)"},
     {"cut", cut, METH_VARARGS, "cut(pixels, samples, left, top, mirrored, slots, levels)"},
+    {"floats", floats, METH_VARARGS, "floats(pixels, levels, out)"},
     {"uniforms", uniforms, METH_VARARGS, "uniforms(key0, key1, epoch, samples, out)"},
     {"permute", permute, METH_VARARGS, "permute(places, keys, bits, below), in place"},
     {"vectors", vectors, METH_VARARGS, "vectors([use]) -> name of the variant in use"},

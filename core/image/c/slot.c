@@ -4,6 +4,9 @@
 #include "pixels.h"
 #include "kernel.h"
 
+/* Values of a batch that are turned into floats in one go: whole pixels, and no more than an int. */
+enum { STRETCH = PERIOD << 20 };
+
 static void put_run(const slot *out, uint8_t *to, const uint8_t *shown, int pixels) {
     if (out->levels)
         passes_in_use()->floats(shown, out->levels, CHANNELS * pixels, (float *)(void *)to);
@@ -30,4 +33,12 @@ void put_rows(const slot *out, int first, int rows, const uint8_t *shown) {
     for (int row = 0; row < rows; row++)
         put_row(out, to + row * out->row_stride, shown + (ptrdiff_t)row * out->width * CHANNELS,
                 pixel_bytes);
+}
+
+void put_floats(const uint8_t *shown, const float *levels, size_t values, float *to) {
+    const passes *use = passes_in_use();
+    for (size_t at = 0; at < values; at += STRETCH) {
+        size_t left = values - at;
+        use->floats(shown + at, levels, (int)(left < STRETCH ? left : STRETCH), to + at);
+    }
 }

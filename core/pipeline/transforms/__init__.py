@@ -1,9 +1,11 @@
 """The registry of transforms: one file each, found by the name that stands in a pipeline's JSON."""
 
 from ddlp.core.pipeline.transforms.base import (
+    Extra,
     Geometric,
     LabelTransform,
     PixelTransform,
+    Seen,
     Transform,
 )
 from ddlp.core.pipeline.transforms.centre_crop import CentreCrop
@@ -16,6 +18,7 @@ from ddlp.core.pipeline.transforms.normalize import Normalize
 from ddlp.core.pipeline.transforms.pad_crop import PadCrop
 from ddlp.core.pipeline.transforms.random_resized_crop import RandomResizedCrop
 from ddlp.core.pipeline.transforms.resize import Resize
+from ddlp.core.pipeline.transforms.view import View
 
 TRANSFORMS: dict[str, type[Transform]] = {
     kind.name: kind
@@ -30,16 +33,19 @@ TRANSFORMS: dict[str, type[Transform]] = {
         PadCrop,
         RandomResizedCrop,
         Resize,
+        View,
     )
 }
 
 __all__ = [
     "TRANSFORMS",
     "Decode",
+    "Extra",
     "Geometric",
     "LabelMap",
     "LabelTransform",
     "Normalize",
     "PixelTransform",
+    "Seen",
     "Transform",
 ]

@@ -5,21 +5,29 @@ Transform
 ├── Geometric         which part of an image is seen, and at which size
 ├── PixelTransform    the colours of images of one size
 ├── Normalize         levels to floats                                       last
-└── LabelTransform    the labels
+├── LabelTransform    the labels
+└── Extra             one more tensor beside images and labels               after geometry
 
 All of them work on the samples of a batch at once. The numbers drawn for a sample depend on (seed,
 epoch, sample, transform) alone, and `explain` says which parameters they stand for.
 """
 
 from abc import ABC, abstractmethod
-from typing import ClassVar
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from pydantic import BaseModel, ConfigDict
 
+from ddlp.core.batchfile import Array, TensorSpec
 from ddlp.core.pipeline.views import Views
 
+if TYPE_CHECKING:
+    from ddlp.core.pipeline.stages import Stage
+
+Ints = npt.NDArray[np.int64]
 Drawn = npt.NDArray[np.float64]
 Labels = npt.NDArray[np.int64]
 Pixels = npt.NDArray[np.uint8]
@@ -82,3 +90,44 @@ class LabelTransform(Transform, ABC):
     @abstractmethod
     def apply(self, labels: Labels, classes: tuple[str, ...]) -> Labels:
         """The labels after this step; `classes` are the names that the labels stand for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Seen:
+    """What is known of the samples of a batch without a look at their pixels, as columns."""
+
+    samples: Ints
+    """Their numbers in the dataset."""
+    labels: Labels
+    """As the pipeline maps them."""
+    widths: Ints
+    """Of the whole pictures, upright as `decode` makes them."""
+    heights: Ints
+    views: Views
+    """What the pipeline's first stage shows of each picture."""
+    later: tuple[Views, ...]
+    """What each further stage shows of that which the stage before it made."""
+    drawn: Drawn
+    """The extra's own random numbers, (samples, draws) in [0, 1)."""
+
+
+class Extra(Transform, ABC):
+    """A step that emits one tensor beside the images, and leaves those as they are."""
+
+    @property
+    @abstractmethod
+    def tensor(self) -> TensorSpec:
+        """The tensor's name, element type, and shape for one sample."""
+
+    @abstractmethod
+    def make(self, seen: Seen) -> Array:
+        """The tensor for all samples of a batch, in their order: (samples, *shape)."""
+
+    def check(self, stages: "Sequence[Stage]") -> None:
+        """Raise InvalidInput where it cannot be told in a pipeline of these stages."""
+
+    def explain(self, made: Array) -> list[Parameters]:
+        """What to say of each sample to people who ask; of a single number, the number."""
+        if self.tensor.shape:
+            return [{} for _ in made]
+        return [{self.tensor.name: value} for value in made.tolist()]

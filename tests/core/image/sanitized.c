@@ -56,6 +56,18 @@ static void try_cuts(workspace *mine) {
     free(out);
 }
 
+/* Batches of every length around the vectors' own. */
+static void try_floats(void) {
+    for (size_t values = 0; values <= 150; values += 3) {
+        uint8_t *shown = calloc(values, 1);
+        float *to = malloc(values * sizeof(float));
+        put_floats(shown, levels, values, to);
+        if (values && to[values - 1] != levels[5]) abort();
+        free(shown);
+        free(to);
+    }
+}
+
 int main(void) {
     workspace *mine = workspace_take();
     uint32_t size;
@@ -69,6 +81,7 @@ int main(void) {
     for (int vectors = 0; vectors < 2; vectors++) {
         passes_choose(vectors);
         try_cuts(mine);
+        try_floats();
     }
     workspace_return(mine);
     workspace_drop_all();

@@ -2,6 +2,7 @@
 
 import io
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -205,3 +206,64 @@ def test_other_codings_are_left_to_pillow_by_both(
     assert fused.walk(data).kind is Kind.OTHER
     with pytest.raises(BadSample):
         shown(fused, data, crop(0, 40, 8), crop(0, 30, 8))
+
+
+@pytest.mark.parametrize(
+    "shape", [(0, 3), (1, 3), (7, 3), (8, 3), (9, 3), (2, 5, 7, 3), (3, 61, 97, 3)]
+)
+def test_the_floats_of_a_whole_batch(
+    fused: Backend, reference: Backend, variant: str, shape: tuple[int, ...]
+) -> None:
+    pixels = np.random.default_rng(3).integers(0, 256, shape, dtype=np.uint8)
+    made = np.full((2, *shape), 9, np.float32)
+    fused.floats(pixels, LEVELS, made[0])
+    reference.floats(pixels, LEVELS, made[1])
+    assert made[0].tobytes() == made[1].tobytes()
+
+
+def test_the_floats_of_more_pixels_than_are_taken_at_a_time(
+    fused: Backend, reference: Backend
+) -> None:
+    """Both take a stretch at a time; the seams must not show."""
+    pixels = np.random.default_rng(4).integers(0, 256, (9_000_001, 3), dtype=np.uint8)
+    made = np.empty(pixels.shape, np.float32)
+    expected = np.empty(pixels.shape, np.float32)
+    fused.floats(pixels, LEVELS, made)
+    reference.floats(pixels, LEVELS, expected)
+    assert np.array_equal(made, expected)
+
+
+@pytest.mark.parametrize("size", [(17, 13), (64, 64)])
+def test_late_floats_are_those_that_a_slot_gets_early(
+    fused: Backend, reference: Backend, size: tuple[int, int]
+) -> None:
+    width, height = size
+    pixels = picture(40, 50)
+    across, down = crop(0, 40, width), crop(0, 50, height)
+    levels = np.empty((height, width, 3), np.uint8)
+    early, late = np.empty((2, height, width, 3), np.float32)
+    fused.render_pixels(pixels, across, down, early, LEVELS)
+    fused.render_pixels(pixels, across, down, levels, None)
+    for engine in (fused, reference):
+        engine.floats(levels, LEVELS, late)
+        np.testing.assert_array_equal(late, early)
+
+
+@pytest.mark.parametrize("engine", ["fused", "reference"])
+def test_floats_refuse_what_does_not_fit(engine: str, request: pytest.FixtureRequest) -> None:
+    backend: Backend = request.getfixturevalue(engine)
+    pixels, out = np.zeros((4, 3), np.uint8), np.zeros((4, 3), np.float32)
+    read_only = out.copy()
+    read_only.flags.writeable = False
+    wrong: list[tuple[Any, Any]] = [
+        (pixels, out[:3]),
+        (pixels.astype(np.int16), out),
+        (pixels, out.astype(np.float64)),
+        (np.zeros((3, 4), np.uint8), np.zeros((3, 4), np.float32)),
+        (np.zeros((8, 3), np.uint8)[::2], out),
+        (pixels, np.zeros((8, 3), np.float32)[::2]),
+        (pixels, read_only),
+    ]
+    for bad_pixels, bad_out in wrong:
+        with pytest.raises(TypeError):
+            backend.floats(bad_pixels, LEVELS, bad_out)

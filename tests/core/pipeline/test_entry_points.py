@@ -9,12 +9,14 @@ import numpy as np
 import pytest
 
 from ddlp.core.errors import InvalidInput
-from ddlp.core.pipeline import Pipeline, PipelineSpec
+from ddlp.core.pipeline import Engine, Pipeline, PipelineSpec, TensorSpec
 from ddlp.core.pipeline.entry_points import known_transforms, origin
+from tests.core.pipeline.making import dataset, encoded, smooth
 
 INVERT = """
 from typing import ClassVar
-from ddlp.core.pipeline import Geometric, PixelTransform, Views
+import numpy as np
+from ddlp.core.pipeline import Extra, Geometric, PixelTransform, TensorSpec, Views
 
 class Invert(PixelTransform):
     name: ClassVar[str] = "invert"
@@ -35,6 +37,30 @@ class TopHalf(Geometric):
 
     def output_size(self, size):
         return None if size is None else (size[0], size[1] // 2)
+
+class Weight(Extra):
+    name: ClassVar[str] = "weight"
+    draws: ClassVar[int] = 1
+    least: float = 0.0
+
+    @property
+    def tensor(self):
+        return TensorSpec("weight", "<f4", (1,))
+
+    def make(self, seen):
+        return np.maximum(seen.drawn, self.least) + seen.labels[:, None]
+
+class Silent(Extra):
+    name: ClassVar[str] = "silent"
+
+class Shrunk(PixelTransform):
+    name: ClassVar[str] = "shrunk"
+
+    def apply(self, pixels, drawn):
+        return pixels[:, ::2, ::2]
+
+    def output_size(self, size):
+        return size[0] // 2, size[1] // 2
 
 class Nameless(PixelTransform):
     def apply(self, pixels, drawn):
@@ -91,6 +117,39 @@ def test_a_pixel_transform_of_a_package_is_part_of_a_pipeline(install: Install) 
 def test_a_geometric_transform_of_a_package_is_part_of_a_pipeline(install: Install) -> None:
     install("halves", top_half="TopHalf")
     assert parse({"name": "top-half"}).shape == (4, 8, 3)
+
+
+def test_an_extra_of_a_package_is_part_of_a_pipeline(install: Install, tmp_path: Path) -> None:
+    install("weights", weight="Weight")
+    pipeline = parse({"name": "weight", "least": 0.5}, {"name": "grayscale"})
+    assert pipeline.extras == (TensorSpec("weight", "<f4", (1,)),)
+    assert Pipeline.parse(pipeline.spec) == pipeline
+    assert pipeline.spec.transforms[-1] == {"name": "weight", "least": 0.5}
+    assert pipeline.hash not in {parse({"name": "grayscale"}).hash, parse({"name": "weight"}).hash}
+    index = dataset(tmp_path, *[encoded(smooth(20, 20))] * 6)
+    made = Engine(index, pipeline, 3).extras(0, np.arange(6))["weight"]
+    assert made.dtype == np.float32
+    assert (made[:, 0] >= index.labels(np.arange(6)) + 0.5).all()
+    assert len(set(made[:, 0].tolist())) > 2
+    np.testing.assert_array_equal(
+        made[[4, 1]], Engine(index, pipeline, 3).extras(0, np.asarray([4, 1]))["weight"]
+    )
+
+
+def test_the_package_of_an_extra_is_part_of_the_hash(install: Install) -> None:
+    install("weights", weight="Weight")
+    first = parse({"name": "weight"}).hash
+    sys.modules.pop("weights")
+    sys.path.pop(0)
+    install("weights", "1.1", weight="Weight")
+    assert parse({"name": "weight"}).hash != first
+
+
+def test_beside_a_step_that_changes_sizes_no_view_can_be_told(install: Install) -> None:
+    install("shrinking", shrunk="Shrunk")
+    assert parse({"name": "shrunk"}).shape == (4, 4, 3)
+    with pytest.raises(InvalidInput, match="view cannot tell what is seen after shrunk, which"):
+        parse({"name": "shrunk"}, {"name": "view"})
 
 
 def test_its_parameters_are_checked(install: Install) -> None:
@@ -154,10 +213,11 @@ def test_a_name_that_two_packages_add_is_refused(install: Install) -> None:
 
 BROKEN: dict[str, tuple[str, str]] = {
     "a class that is not there": ("Missing", "cannot be loaded from broken:Missing: .*Missing"),
-    "a function": ("function", "is broken:function, which is no Geometric and no PixelTransform"),
+    "a function": ("function", "is broken:function, which is no Geometric, no Pixel.* no Extra"),
     "a class without its name": ("Nameless", "has another name, which must be 'odd'"),
     "a class with another name": ("Invert", "has another name, which must be 'odd'"),
     "a class that does nothing": ("Idle", "broken:Idle has no method apply"),
+    "an extra without a tensor": ("Silent", "has no method make and no method tensor"),
 }
 
 

@@ -4,11 +4,13 @@ from typing import Any
 
 import pytest
 
+from ddlp.core.batchfile import TensorSpec, batch_tensors
 from ddlp.core.errors import InvalidInput
 from ddlp.core.image.arithmetic import ARITHMETIC
 from ddlp.core.pipeline import PRESETS, TRANSFORMS, Pipeline, PipelineSpec
 
 CROP = {"name": "random-resized-crop", "size": 64}
+VIEW = {"name": "view"}
 LABELS = {"name": "label-map", "labels": {"cat": 3, "dog": 1}}
 Transforms = list[dict[str, Any]]
 
@@ -90,6 +92,14 @@ MISTAKES: dict[str, tuple[Transforms, str]] = {
     "nothing but decoding": ([{"name": "decode"}], "does not say how large its output is"),
     "no pixels allowed": ([{"name": "decode", "max_pixels": 0}, CROP], r"\(decode\): max_pixels: "),
     "two maps of labels": ([CROP, LABELS, LABELS], "label-map must stand in a pipeline only once"),
+    "an extra before geometry": (
+        [CROP, VIEW, {"name": "grayscale"}, {"name": "flip"}],
+        "view speaks of finished samples; put it after flip and all other geometry",
+    ),
+    "an extra before all else": ([VIEW, CROP], "view .* put it after random-resized-crop and"),
+    "an extra twice": ([CROP, VIEW, VIEW], "view and view both emit a tensor 'view'; leave one"),
+    "nothing but an extra": ([VIEW], "does not say how large its output is"),
+    "a parameter that an extra has not": ([CROP, {**VIEW, "size": 3}], r"1 \(view\): size: Extra"),
     "no labels": ([CROP, {"name": "label-map", "labels": {}}], "labels: Dictionary should have"),
     "a label beyond 64 bits": (
         [CROP, {"name": "label-map", "labels": {"cat": 2**63}}],
@@ -155,6 +165,7 @@ BASE: Transforms = [{"name": "random-resized-crop", "size": 64}, {"name": "flip"
         [*BASE, {"name": "grayscale"}],
         [*BASE, {"name": "normalize", "early": True}],
         [*BASE, LABELS],
+        [*BASE, VIEW],
     ],
 )
 def test_the_hash_changes_with_what_changes_the_bytes(other: Transforms) -> None:
@@ -194,6 +205,29 @@ def test_the_hash_changes_with_the_labels_and_not_with_their_place() -> None:
     assert parse(*BASE, turned).hash == parse(*BASE, LABELS).hash
 
 
+def test_an_extra_may_stand_anywhere_after_geometry() -> None:
+    grey, normalize = {"name": "grayscale"}, {"name": "normalize"}
+    first, *others = (
+        parse(*BASE, VIEW, grey, normalize, LABELS),
+        parse(*BASE, grey, VIEW, LABELS, normalize),
+        parse(LABELS, *BASE, grey, normalize, VIEW),
+    )
+    assert all(other == first and other.hash == first.hash for other in others)
+    assert first.normalize is not None
+    assert [step.name for step in first.steps] == ["random-resized-crop", "flip", "grayscale"]
+
+
+def test_extras_are_tensors_of_the_batch() -> None:
+    plain, viewing = parse(*BASE), parse(*BASE, VIEW)
+    assert plain.extras == ()
+    assert viewing.extras == (TensorSpec("view", "<f4", (5,)),)
+    assert plain.batch_tensors(9) == batch_tensors(9, (64, 64, 3), "uint8")
+    assert viewing.batch_tensors(9) == [
+        *plain.batch_tensors(9),
+        TensorSpec("view", "<f4", (9, 5)),
+    ]
+
+
 def test_the_hash_changes_with_the_version_of_a_transform(monkeypatch: pytest.MonkeyPatch) -> None:
     before = parse(*BASE).hash
     monkeypatch.setattr(TRANSFORMS["flip"], "version", 2)
@@ -230,6 +264,17 @@ EVERYTHING: dict[str, Transforms] = {
         LABELS,
     ],
 }
+
+
+def test_the_description_names_the_extras() -> None:
+    pipeline = parse(*EVERYTHING["all"], VIEW)
+    assert [step["name"] for step in pipeline.spec.transforms[-3:]] == [
+        "view",
+        "normalize",
+        "label-map",
+    ]
+    assert Pipeline.parse(pipeline.spec) == pipeline
+    assert Pipeline.parse(pipeline.spec).hash == pipeline.hash
 
 
 @pytest.mark.parametrize("name", EVERYTHING)

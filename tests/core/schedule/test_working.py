@@ -197,7 +197,7 @@ def test_a_store_that_stays_full_is_asked_less_and_less_and_ends_nothing() -> No
     assert pauses == sorted(pauses)
     assert pauses[-1] == 15.0
     assert run.doom is None
-    assert explain_wait(run, 0, now) == "room in the store of cpu: the disk is full"
+    assert explain_wait(run, 0, now) == "room in a store; cpu rests: the disk is full"
 
 
 def test_a_store_that_has_room_again_is_filled_again() -> None:

@@ -1,0 +1,70 @@
+"""The commands for computational storage devices: one line a command here, the work elsewhere."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from ddlp.cli import ask
+from ddlp.cli.output import show
+from ddlp.core.errors import InvalidInput
+from ddlp.core.settings import Settings, load_settings
+from ddlp.core.types import Prong
+
+csd = typer.Typer(help="Computational storage devices.", no_args_is_help=True)
+
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Url = Annotated[str | None, typer.Option(help="The server's address (DDLP_URL).")]
+Driver = Annotated[
+    str | None, typer.Option(help="Of a csd: emulated, agent, or one that a package adds.")
+]
+Profile = Annotated[
+    str | None, typer.Option(help="What an emulated csd is like: a name or a TOML file.")
+]
+
+
+def check_prong(prong: Prong, *given: str | None) -> None:
+    """Refuse what is said of a csd for another device: it would be ignored in silence."""
+    if prong is not Prong.CSD and any(given):
+        raise InvalidInput(f"--driver and --profile are for --prong csd, not {prong}")
+
+
+@csd.command("profiles")
+def csd_profiles(as_json: Json = False) -> None:
+    """What an emulated device can be like; --json says the source of every figure."""
+    from ddlp.workers.csd import find_profile, known_profiles
+
+    found = [find_profile(name).model_dump() for name in known_profiles()]
+    rows = [
+        {name: field["value"] if isinstance(field, dict) else field for name, field in row.items()}
+        for row in found
+    ]
+    columns = ["name", "cores", "speed", "active_w", "idle_w", "link_bytes_per_s", "about"]
+    show(found if as_json else rows, as_json, columns)
+
+
+@csd.command("conformance")
+def csd_conformance(
+    name: Annotated[str, typer.Option(help="The device, which is registered and alive.")],
+    data: Annotated[
+        Path, typer.Option(help="Folder for the reference images; server and device read it.")
+    ] = Path("ddlp-conformance"),
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Check a device against the contract; the status is 0 only if all checks were passed."""
+    from ddlp.cli.conformance import Outcome, Subject, conform
+
+    settings = load_settings()
+    subject = Subject(name, data, _broker(settings), settings.wait_timeout_s)
+    with ask.client(url) as client:
+        findings = conform(client, subject)
+    show([vars(finding) for finding in findings], as_json, ["check", "outcome", "found"])
+    if any(finding.outcome is not Outcome.PASSED for finding in findings):
+        raise typer.Exit(1)
+
+
+def _broker(settings: Settings) -> str | None:
+    """The broker in the settings, or the one that `ddlp up` started at home."""
+    socket = settings.home.absolute() / "redis" / "redis.sock"
+    return settings.redis_url or (f"unix://{socket}" if socket.exists() else None)

@@ -1,0 +1,129 @@
+"""Reads and writes whole files past the page cache, into memory that begins at a page.
+
+Several slices of a file are under way at once: one at a time leaves a drive idle between them.
+"""
+
+import errno
+import mmap
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import contextmanager
+from pathlib import Path
+
+SLICE_BYTES = 8 << 20
+DEPTH = 4
+"""Slices under way at once."""
+_BLOCK_BYTES = 4096
+"""Direct transfers begin at a multiple of this; what ends elsewhere is the end of the file."""
+
+
+def page_memory(nbytes: int) -> mmap.mmap:
+    """Memory that begins at a page, as direct transfers need it."""
+    return mmap.mmap(-1, max(1, -(-nbytes // mmap.PAGESIZE)) * mmap.PAGESIZE)
+
+
+class PageMemory:
+    """Memory that is kept for the next transfer; two at the same time have one each."""
+
+    def __init__(self) -> None:
+        self._kept: mmap.mmap | None = None
+
+    @contextmanager
+    def taken(self, nbytes: int) -> Iterator[memoryview]:
+        """So many bytes, with whatever is in them."""
+        memory, self._kept = self._kept, None
+        if memory is None or len(memory) < nbytes:
+            memory = page_memory(nbytes)
+        try:
+            yield memoryview(memory)[:nbytes]
+        finally:
+            self._kept = memory
+
+    def relax(self) -> None:
+        """Let go of what is kept."""
+        self._kept = None
+
+
+class DirectFiles:
+    """Transfers files between a drive and memory; of one thread at a time."""
+
+    def __init__(self, depth: int = DEPTH) -> None:
+        self._pool = ThreadPoolExecutor(depth, thread_name_prefix="ddlp-direct")
+
+    def read(
+        self, path: Path, memory: memoryview, seen: Callable[[memoryview], None] = lambda _: None
+    ) -> int:
+        """Fill memory from a file's beginning; returns the bytes that were there.
+
+        `seen` is shown slice after slice, in order, while others are still on their way.
+        """
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
+        slices = self._begin(_read, descriptor, memory, 0)
+        try:
+            found = 0
+            for place, moved in enumerate(slices):
+                found += moved.result()
+                seen(memory[place * SLICE_BYTES : found])
+            return found
+        finally:
+            wait(slices)  # all of them: descriptor and memory may be another's after this
+            os.close(descriptor)
+
+    @contextmanager
+    def writing(self, descriptor: int) -> Iterator[Callable[[memoryview, int], None]]:
+        """Write parts of memory to places of an open file; all is there at the end."""
+        slices: list[Future[int]] = []
+
+        def begin(memory: memoryview, at: int) -> None:
+            slices.extend(self._begin(_write, descriptor, memory, at))
+
+        try:
+            yield begin
+        finally:
+            wait(slices)
+        for moved in slices:
+            moved.result()
+
+    def write(self, descriptor: int, memory: memoryview) -> None:
+        """Write memory to an open file's beginning."""
+        with self.writing(descriptor) as begin:
+            begin(memory, 0)
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown(wait=False)
+
+    def _begin(
+        self,
+        move: Callable[[int, memoryview, int], int],
+        descriptor: int,
+        memory: memoryview,
+        at: int,
+    ) -> list[Future[int]]:
+        return [
+            self._pool.submit(move, descriptor, memory[start : start + SLICE_BYTES], at + start)
+            for start in range(0, len(memory), SLICE_BYTES)
+        ]
+
+
+def _read(descriptor: int, part: memoryview, at: int) -> int:
+    """Fill a slice, up to the end of the file; the kernel may give it in pieces."""
+    done = 0
+    while done < len(part):
+        moved = os.preadv(descriptor, [part[done:]], at + done)
+        done += moved
+        if not moved or moved % _BLOCK_BYTES:
+            break
+    return done
+
+
+def _write(descriptor: int, part: memoryview, at: int) -> int:
+    """Write a slice to its end; whoever takes it in pieces says in the end why it takes no more."""
+    done = 0
+    while done < len(part):
+        moved = os.pwrite(descriptor, part[done:], at + done)
+        if not moved:
+            raise OSError(errno.EIO, f"nothing was written at byte {at + done}")
+        done += moved
+    return done

@@ -1,0 +1,99 @@
+"""What lies behind a path: which filesystem, how much room, and whether it can be read directly."""
+
+import mmap
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
+_MOUNTS = Path("/proc/self/mountinfo")
+_PROBE_BYTES = 4096
+
+
+@dataclass(frozen=True)
+class Filesystem:
+    """A mounted filesystem."""
+
+    kind: str
+    place: Path
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether its files are pages of this host: then a map is the file itself."""
+        return self.kind in MEMORY
+
+
+def nearest(path: Path) -> Path:
+    """The path, or the nearest folder above it that is there."""
+    return next((place for place in (path, *path.parents) if place.exists()), Path("/"))
+
+
+def filesystem_at(path: Path, mounts: Path = _MOUNTS) -> Filesystem:
+    """The filesystem that a path lies on, or would."""
+    real = os.path.realpath(nearest(path))
+    best = Filesystem("unknown", Path("/"))
+    try:
+        lines = mounts.read_text(errors="surrogateescape").splitlines()
+    except OSError:
+        return best
+    for line in lines:
+        fields, _, rest = line.partition(" - ")
+        place = Path(_unescaped(fields.split()[4]))
+        if os.path.commonpath([real, place]) == str(place) and len(str(place)) >= len(
+            str(best.place)
+        ):
+            best = Filesystem(rest.split()[0], place)
+    return best
+
+
+def free_bytes(path: Path) -> int:
+    """Room where a path is, or would be made."""
+    return shutil.disk_usage(nearest(path)).free
+
+
+def direct_refusal(folder: Path) -> str | None:
+    """Why files in a folder cannot be read past the page cache; None where they can.
+
+    Found by doing it: filesystems differ in whether they refuse to open, or to read.
+    """
+    there = nearest(folder)
+    probe = there / f".ddlp-probe-{os.getpid()}-{os.urandom(4).hex()}"
+    kind = filesystem_at(there).kind
+    try:
+        with mmap.mmap(-1, _PROBE_BYTES) as memory:
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_DIRECT
+            descriptor = os.open(probe, flags, 0o600)
+            try:
+                os.pwrite(descriptor, memory, 0)
+                os.preadv(descriptor, [memory], 0)
+            finally:
+                os.close(descriptor)
+    except OSError as error:
+        return f"{kind} at {there} takes no O_DIRECT ({error.strerror})"
+    finally:
+        probe.unlink(missing_ok=True)
+    return None
+
+
+def direct_read_refusal(path: Path) -> str | None:
+    """Why a file cannot be read past the page cache; None where it can."""
+    try:
+        with mmap.mmap(-1, _PROBE_BYTES) as memory:
+            descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
+            try:
+                os.preadv(descriptor, [memory], 0)
+            finally:
+                os.close(descriptor)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        found = filesystem_at(path)
+        return f"{found.kind} at {found.place} takes no O_DIRECT ({error.strerror})"
+    return None
+
+
+def _unescaped(text: str) -> str:
+    """A path as mountinfo writes it: spaces and the like are octal."""
+    return re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), text)

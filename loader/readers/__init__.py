@@ -1,0 +1,1 @@
+"""Readers: one file each; `choice` decides which of them reads a batch."""

@@ -1,0 +1,176 @@
+"""Decides by which path a batch is read, says so once, and counts it.
+
+A file in memory is mapped: it is memory of this host already. From a drive bytes go straight into
+the accelerator where GPUDirect Storage works, else past the page cache into memory of ours, else
+through a map. What this host does not see is fetched from the host that made it.
+"""
+
+import logging
+import socket
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, get_args
+
+from ddlp.core.batchfile import BatchId
+from ddlp.core.errors import InvalidInput, MissingBatch, Unavailable
+from ddlp.core.filesystem import direct_read_refusal, filesystem_at
+from ddlp.core.messages import FedBatch
+from ddlp.core.store import path_of
+from ddlp.core.types import Prong, ReadPath
+from ddlp.loader.buffers import Buffers
+from ddlp.loader.readers.base import Loaded, Reader, Wanted
+from ddlp.loader.readers.counts import ReadCounts
+from ddlp.loader.readers.direct import DirectReader
+from ddlp.loader.readers.gds import GdsReader, NotByGds
+from ddlp.loader.readers.gds_probe import device_refusal, file_refusal
+from ddlp.loader.readers.http import HttpReader
+from ddlp.loader.readers.mapped import MappedReader
+from ddlp.loader.readers.s3 import S3Reader
+
+Preference = Literal["auto", "mmap", "direct", "gds"]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """How files that this host sees are to be read."""
+
+    device: str = "cpu"
+    reader: Preference = "auto"
+    require_gds: bool = False
+    """Whether what drives wrote must reach the accelerator without passing through the host."""
+
+    def __post_init__(self) -> None:
+        if self.reader not in get_args(Preference):
+            known = ", ".join(get_args(Preference))
+            raise InvalidInput(f"reader={self.reader!r} is not one of: {known}")
+        if self.require_gds and self.reader not in ("auto", "gds"):
+            raise InvalidInput(f"reader={self.reader!r} and require_gds=True exclude each other")
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A path, and why it is taken."""
+
+    path: ReadPath
+    reason: str
+
+
+class Readers:
+    """Reads batches by the best path there is; of one thread at a time."""
+
+    def __init__(self, options: ReadOptions, buffers: Buffers) -> None:
+        self._options = options
+        self._buffers = buffers
+        self._host = socket.gethostname()
+        self._made: dict[ReadPath, Reader] = {}
+        self._chosen: dict[Path, Choice] = {}
+        self.counts = ReadCounts()
+        self._gds_refusal = device_refusal(options.device)
+        if options.require_gds or options.reader == "gds":
+            self._insist(self._gds_refusal)
+
+    def read(self, fed: FedBatch, expected: BatchId) -> Loaded:
+        """Read a batch and check that it is the one that was committed."""
+        choice, wanted = self._choose(fed, expected)
+        if fed.prong is Prong.CSD and choice.path is not ReadPath.GDS and self._options.require_gds:
+            self._insist(f"batch {fed.index} would be read by {choice.path}: {choice.reason}")
+        try:
+            loaded = self._reader(choice.path).read(wanted)
+        except NotByGds as error:
+            if self._options.require_gds:
+                self._insist(f"batch {fed.index}: {error}")
+            choice = Choice(ReadPath.DIRECT, f"no GDS: {error}")
+            loaded = self._reader(choice.path).read(wanted)
+        if self.counts.add((choice.path, choice.reason), loaded.nbytes):
+            log.info("batches of %s are read by %s (%s)", fed.device, choice.path, choice.reason)
+        return loaded
+
+    def is_gone(self, fed: FedBatch) -> bool:
+        """Whether a batch can be seen to be there no more, without reading it."""
+        return fed.location.startswith("file:") and self._sees(fed) and not _file(fed).exists()
+
+    def close(self) -> None:
+        """Let go of connections and memory."""
+        for reader in self._made.values():
+            reader.close()
+        self._made = {}
+
+    def _choose(self, fed: FedBatch, expected: BatchId) -> tuple[Choice, Wanted]:
+        wanted = Wanted(expected, fed.checksum, fed.nbytes, fed.location)
+        if fed.location.startswith("s3:"):
+            return Choice(ReadPath.S3, "it lies in an object store"), wanted
+        if self._sees(fed):
+            return self._choose_local(_file(fed)), wanted
+        if fed.served is not None:
+            served = Wanted(expected, fed.checksum, fed.nbytes, fed.served, fed.access)
+            return Choice(
+                ReadPath.HTTP, f"{fed.host} serves it, and this host sees no file"
+            ), served
+        if fed.host in ("", self._host):
+            raise MissingBatch(f"{fed.location} is gone")
+        raise Unavailable(
+            f"{fed.device} on {fed.host} wrote batch {fed.index} to {fed.location}, which this "
+            f"host ({self._host}) does not see; mount that folder here under the same path, or set "
+            "DDLP_SERVE_STORE for that worker"
+        )
+
+    def _sees(self, fed: FedBatch) -> bool:
+        """Whether the run's folder is here; its name is like no other's."""
+        return _file(fed).parent.is_dir()
+
+    def _choose_local(self, path: Path) -> Choice:
+        store = path.parent.parent
+        if store not in self._chosen:
+            try:
+                self._chosen[store] = self._probe(path)
+            except FileNotFoundError as error:
+                raise MissingBatch(f"{path} is gone") from error
+        return self._chosen[store]
+
+    def _probe(self, path: Path) -> Choice:
+        """The best path to the files beside this one."""
+        asked = self._options.reader
+        found = filesystem_at(path)
+        if asked == "mmap":
+            return Choice(ReadPath.MMAP, "asked for")
+        if found.in_memory and asked == "auto":
+            return Choice(ReadPath.MMAP, f"{found.kind} is memory of this host")
+        gds = self._gds_refusal or file_refusal(path)
+        if asked in ("auto", "gds") and gds is None:
+            return Choice(ReadPath.GDS, "from the drive into the accelerator")
+        if asked == "gds":
+            self._insist(gds)
+        direct = direct_read_refusal(path)
+        if direct is None:
+            return Choice(ReadPath.DIRECT, "asked for" if asked == "direct" else f"no GDS: {gds}")
+        if asked == "direct":
+            raise Unavailable(f"reader='direct' cannot be had: {direct}")
+        return Choice(ReadPath.MMAP, f"no GDS: {gds}; no direct reads: {direct}")
+
+    def _reader(self, path: ReadPath) -> Reader:
+        if path not in self._made:
+            self._made[path] = self._make(path)
+        return self._made[path]
+
+    def _make(self, path: ReadPath) -> Reader:
+        match path:
+            case ReadPath.MMAP:
+                return MappedReader()
+            case ReadPath.DIRECT:
+                return DirectReader(self._buffers)
+            case ReadPath.GDS:
+                return GdsReader(self._options.device)
+            case ReadPath.HTTP:
+                return HttpReader(self._buffers)
+            case ReadPath.S3:
+                return S3Reader(self._buffers)
+
+    def _insist(self, refusal: str | None) -> None:
+        if refusal is not None:
+            raise Unavailable(f"GPUDirect Storage is required and cannot be had: {refusal}")
+
+
+def _file(fed: FedBatch) -> Path:
+    return path_of(fed.location)

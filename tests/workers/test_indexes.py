@@ -1,0 +1,56 @@
+"""A worker opens the server's index where it sees it, and fetches a copy where it does not."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ddlp.core.client import Client
+from ddlp.core.dataset import DatasetIndex
+from ddlp.core.errors import NotFound
+from ddlp.core.messages import WorkSpec
+from ddlp.workers.indexes import Indexes
+from tests.conftest import UpProcess
+from tests.end_to_end.trainer import new_run
+
+
+@pytest.fixture
+def spec(api: Client) -> WorkSpec:
+    return WorkSpec.model_validate(api.get(f"/runs/{new_run(api)}/work"))
+
+
+def test_the_servers_own_file_is_used_where_it_is_seen(
+    api: Client, spec: WorkSpec, tmp_path: Path
+) -> None:
+    assert Indexes(api, tmp_path / "cache", {}).local(spec) is spec
+    assert not (tmp_path / "cache").exists()
+
+
+def test_a_host_that_does_not_see_it_fetches_it_once(
+    up: UpProcess, spec: WorkSpec, tmp_path: Path
+) -> None:
+    hidden = spec.model_copy(update={"index_path": Path("/not/here")})
+    with up.client() as client:
+        found = Indexes(client, tmp_path / "cache", {}).local(hidden)
+        assert DatasetIndex(found.index_path).version == spec.dataset_version
+        before = found.index_path.stat().st_ino
+        assert Indexes(client, tmp_path / "cache", {}).local(hidden) == found
+        assert found.index_path.stat().st_ino == before
+
+
+def test_a_host_that_sees_the_data_elsewhere_looks_there(
+    api: Client, images: Path, spec: WorkSpec, tmp_path: Path
+) -> None:
+    folders = {images.parent: tmp_path / "mnt"}
+    found = Indexes(api, tmp_path / "cache", folders).local(spec)
+    assert DatasetIndex(found.index_path).root == tmp_path / "mnt" / images.name
+    other = Indexes(api, tmp_path / "cache", {images.parent: tmp_path / "other"}).local(spec)
+    assert DatasetIndex(other.index_path).root == tmp_path / "other" / images.name
+
+
+def test_a_run_that_is_not_there_says_so(api: Client, spec: WorkSpec, tmp_path: Path) -> None:
+    gone = json.loads(spec.model_dump_json())
+    gone |= {"run": "00000000-0000-0000-0000-000000000000", "index_path": "/not/here"}
+    with pytest.raises(NotFound, match="there is no run"):
+        Indexes(api, tmp_path / "cache", {}).local(WorkSpec.model_validate(gone))
+    assert not (tmp_path / "cache").exists()

@@ -1,0 +1,99 @@
+"""A worker's store is served, looked into now and then, and cleared as the server says."""
+
+import socket
+import urllib.error
+import urllib.request
+import uuid
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ddlp.core.batchfile import BatchId, batch_tensors
+from ddlp.core.errors import Unavailable
+from ddlp.core.messages import Attempt, Orders
+from ddlp.core.store import StoreAddress, StoredBatch, StoreOptions, open_store
+from ddlp.core.store.served import access_token
+from ddlp.workers.keeper import StoreKeeper
+
+RUN, OTHER = uuid.UUID(int=1), uuid.UUID(int=2)
+
+
+def write(folder: Path, run: uuid.UUID, token: int) -> StoredBatch:
+    store = open_store(StoreAddress.given(folder))
+    batch = BatchId(run, 0, 0, token, 2, "00" * 32, "engine", "device")
+    return store.write(batch, batch_tensors(2, (4, 4, 3), "uint8"), lambda arrays: 2)
+
+
+@pytest.fixture
+def keeper(tmp_path: Path) -> Iterator[StoreKeeper]:
+    found = StoreKeeper(StoreAddress.given(tmp_path), StoreOptions(), "http://127.0.0.1:0")
+    found.start()
+    yield found
+    found.stop()
+
+
+def test_what_lies_there_is_told_with_the_first_sign_of_life_and_now_and_then(
+    keeper: StoreKeeper, tmp_path: Path
+) -> None:
+    write(tmp_path, RUN, 1)
+    looks = [keeper.look() for _ in range(11)]
+    assert [set(stored) for _, stored in looks] == [{RUN}, *[set()] * 9, {RUN}]
+    assert looks[0][1][RUN] < 60
+    assert looks[1][0] is None
+    room = looks[0][0]
+    assert room is not None
+    assert room.used_bytes is not None
+    assert room.used_bytes >= 4 * 4096
+
+
+def test_what_is_of_no_use_is_cleared_away_and_nothing_else(
+    keeper: StoreKeeper, tmp_path: Path
+) -> None:
+    for run, token in [(RUN, 1), (RUN, 2), (OTHER, 3)]:
+        write(tmp_path, run, token)
+    void = Attempt(run=RUN, epoch=0, index=0, token=1)
+    keeper.obey(Orders(over=[OTHER], discard=[void]))
+    left = [path.name for path in tmp_path.rglob("0*")]
+    assert left == ["00000-00000000-2"]
+    assert set(keeper.look()[1]) == {RUN}
+
+
+def test_a_batch_is_served_to_whoever_has_its_token(keeper: StoreKeeper, tmp_path: Path) -> None:
+    name = write(tmp_path, RUN, 1).location.removeprefix(f"file://{tmp_path}/")
+    assert keeper.key is not None
+    good = {"Authorization": f"Bearer {access_token(keeper.key, name)}"}
+    asked = urllib.request.Request(f"{keeper.serves}/{name}", headers=good)
+    with urllib.request.urlopen(asked) as answer:
+        assert answer.read() == (tmp_path / name).read_bytes()
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"{keeper.serves}/{name}")
+
+
+def test_an_address_that_cannot_be_had_is_said_at_once(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(Unavailable, match="cannot be served at"):
+            StoreKeeper(StoreAddress.given(tmp_path), StoreOptions(), url)
+
+
+def test_nothing_is_served_unless_it_is_asked_for(tmp_path: Path) -> None:
+    keeper = StoreKeeper(StoreAddress.given(tmp_path), StoreOptions())
+    keeper.start()
+    assert (keeper.serves, keeper.key) == (None, None)
+    keeper.stop()
+
+
+def test_a_store_that_cannot_be_looked_into_is_no_end_of_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = StoreKeeper(StoreAddress.given(tmp_path), StoreOptions())
+
+    def broken(*_: object) -> None:
+        raise OSError("the drive is gone")
+
+    for name in ("room", "runs", "discard", "remove_run"):
+        monkeypatch.setattr(keeper._store, name, broken)
+    assert keeper.look() == (None, {}) or keeper.look()[1] == {}
+    assert keeper.room().free_bytes is None
+    keeper.obey(Orders(over=[RUN]))
