@@ -11,7 +11,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager
 from pathlib import Path
 
-SLICE_BYTES = 8 << 20
+SLICE_BYTES = 4 << 20
 DEPTH = 4
 """Slices under way at once."""
 _BLOCK_BYTES = 4096
@@ -54,21 +54,13 @@ class DirectFiles:
     def read(
         self, path: Path, memory: memoryview, seen: Callable[[memoryview], None] = lambda _: None
     ) -> int:
-        """Fill memory from a file's beginning; returns the bytes that were there.
+        """Fill memory from a file's beginning; returns the bytes that were there."""
+        return self.begin_read(path, memory).finish(seen)
 
-        `seen` is shown slice after slice, in order, while others are still on their way.
-        """
+    def begin_read(self, path: Path, memory: memoryview) -> "Reading":
+        """Have a file read into memory, which nobody may touch before it is finished."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
-        slices = self._begin(_read, descriptor, memory, 0)
-        try:
-            found = 0
-            for place, moved in enumerate(slices):
-                found += moved.result()
-                seen(memory[place * SLICE_BYTES : found])
-            return found
-        finally:
-            wait(slices)  # all of them: descriptor and memory may be another's after this
-            os.close(descriptor)
+        return Reading(descriptor, memory, self._begin(_read, descriptor, memory, 0))
 
     @contextmanager
     def writing(self, descriptor: int) -> Iterator[Callable[[memoryview, int], None]]:
@@ -105,6 +97,36 @@ class DirectFiles:
             self._pool.submit(move, descriptor, memory[start : start + SLICE_BYTES], at + start)
             for start in range(0, len(memory), SLICE_BYTES)
         ]
+
+
+class Reading:
+    """A file on its way into memory."""
+
+    def __init__(self, descriptor: int, memory: memoryview, slices: list[Future[int]]) -> None:
+        self._descriptor = descriptor
+        self._memory = memory
+        self._slices = slices
+
+    def finish(self, seen: Callable[[memoryview], None] = lambda _: None) -> int:
+        """Wait until it is there; returns the bytes that were.
+
+        `seen` is shown slice after slice, in order, while others are still on their way.
+        """
+        try:
+            found = 0
+            for place, moved in enumerate(self._slices):
+                found += moved.result()
+                seen(self._memory[place * SLICE_BYTES : found])
+            return found
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Wait until nothing moves any more: descriptor and memory may be another's after this."""
+        wait(self._slices)
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1
 
 
 def _read(descriptor: int, part: memoryview, at: int) -> int:

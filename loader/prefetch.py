@@ -170,13 +170,21 @@ class Prefetcher:
 
     def _read_all(self, batches: list[FedBatch]) -> bool:
         """Read batches up to the first that cannot be; others that are gone are reported too."""
+        for fed in batches[:1]:
+            self._expect(fed)
         for place, fed in enumerate(batches):
+            for following in batches[place + 1 : place + 2]:
+                self._expect(following)
             if not self._read(fed):
                 for later in batches[place + 1 :]:
                     if later.left_out is None and self._batches.readers.is_gone(later):
                         self._report(later, MissingBatch(f"{later.location} is gone"))
                 return False
         return True
+
+    def _expect(self, fed: FedBatch) -> None:
+        if fed.left_out is None:
+            self._batches.readers.expect(fed, self._expected(fed))
 
     def _read(self, fed: FedBatch) -> bool:
         """Read one batch; a damaged one is reported, and then comes again for the same step."""

@@ -10,7 +10,7 @@ Reader
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import torch
 
@@ -46,6 +46,14 @@ class Loaded:
     """To be called once nothing uses the batch's place in its store any more."""
     borrowed: bool = False
     """Whether the arrays lie in the store's own memory, so that they end with `give_back`."""
+
+
+@runtime_checkable
+class ReadsAhead(Protocol):
+    """A reader that gains by knowing what is read next."""
+
+    def expect(self, wanted: Wanted) -> None:
+        """Begin with a batch that is wanted soon."""
 
 
 class Reader(Protocol):

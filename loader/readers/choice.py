@@ -7,18 +7,19 @@ through a map. What this host does not see is fetched from the host that made it
 
 import logging
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, get_args
 
 from ddlp.core.batchfile import BatchId
-from ddlp.core.errors import InvalidInput, MissingBatch, Unavailable
+from ddlp.core.errors import DdlpError, InvalidInput, MissingBatch, Unavailable
 from ddlp.core.filesystem import direct_read_refusal, filesystem_at
 from ddlp.core.messages import FedBatch
 from ddlp.core.store import path_of
 from ddlp.core.types import Prong, ReadPath
 from ddlp.loader.buffers import Buffers
-from ddlp.loader.readers.base import Loaded, Reader, Wanted
+from ddlp.loader.readers.base import Loaded, Reader, ReadsAhead, Wanted
 from ddlp.loader.readers.counts import ReadCounts
 from ddlp.loader.readers.direct import DirectReader
 from ddlp.loader.readers.gds import GdsReader, NotByGds
@@ -86,6 +87,14 @@ class Readers:
         if self.counts.add((choice.path, choice.reason), loaded.nbytes):
             log.info("batches of %s are read by %s (%s)", fed.device, choice.path, choice.reason)
         return loaded
+
+    def expect(self, fed: FedBatch, expected: BatchId) -> None:
+        """A batch is read soon: what can be done before, is."""
+        with suppress(DdlpError):  # said when it is read
+            choice, wanted = self._choose(fed, expected)
+            reader = self._reader(choice.path)
+            if isinstance(reader, ReadsAhead):
+                reader.expect(wanted)
 
     def is_gone(self, fed: FedBatch) -> bool:
         """Whether a batch can be seen to be there no more, without reading it."""

@@ -9,7 +9,7 @@ import pytest
 from ddlp.core.client import Client
 from tests.conftest import UpProcess, add_fruit, wait_until
 from tests.end_to_end.device_worker import DeviceWorker
-from tests.end_to_end.harm import kill, once_at, pool, stopped
+from tests.end_to_end.harm import kill, once_at, pool, slowed, stopped
 from tests.end_to_end.test_epoch import ONCE
 from tests.end_to_end.test_worker_faults import RECOVERY_S, SLACK_S
 from tests.end_to_end.trainer import new_run, train
@@ -80,8 +80,9 @@ def test_drives_faster_than_the_cpu_take_the_larger_share(host: UpProcess, clien
     with (
         DeviceWorker(host, "fast-0", csd_speed="1"),
         DeviceWorker(host, "fast-1", csd_speed="1"),
-        stopped(*pool(host.children()["cpu"])),
+        slowed(*pool(host.children()["cpu"])),
     ):
+        # The split of mte follows from the paces that the run before it left.
         for strategy in ("wrr", "mte"):
             run = new_run(client, strategy=strategy, batch_size=1)
             [account] = train(host, run)

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ddlp.core.direct import DirectFiles, Reading
 from ddlp.core.errors import DamagedBatch, InvalidInput, MissingBatch, Unavailable
 from ddlp.core.filesystem import direct_refusal
 from ddlp.core.store import FolderStore, path_of
@@ -22,10 +23,15 @@ BATCH = batch_id(samples=32)
 
 
 @pytest.fixture
-def wanted(tmp_path: Path) -> Wanted:
+def drive(tmp_path: Path) -> Path:
     refusal = direct_refusal(tmp_path)
     if refusal is not None:
         pytest.skip(refusal)
+    return tmp_path
+
+
+@pytest.fixture
+def wanted(drive: Path, tmp_path: Path) -> Wanted:
     stored = write(FolderStore(tmp_path / "a store"), BATCH, value=7, side=128)
     return Wanted(BATCH, stored.checksum, stored.nbytes, stored.location)
 
@@ -134,3 +140,59 @@ def test_a_file_that_is_cut_short_while_it_is_read_is_found(
 def test_another_kind_of_address_is_said(reader: DirectReader, wanted: Wanted) -> None:
     with pytest.raises(InvalidInput, match="not a file"):
         reader.read(replace(wanted, location="s3://bucket/x"))
+
+
+def test_a_batch_that_is_expected_is_begun_with_and_read_once(
+    drive: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    begun: list[Path] = []
+    begin = DirectFiles.begin_read
+
+    def note(self: DirectFiles, path: Path, memory: memoryview) -> Reading:
+        begun.append(path)
+        return begin(self, path, memory)
+
+    monkeypatch.setattr(DirectFiles, "begin_read", note)
+    store, reader = FolderStore(drive), DirectReader(Buffers())
+    wanted = []
+    for index in range(5):
+        batch = batch_id(index, index + 1)
+        stored = write(store, batch, index)
+        wanted.append(Wanted(batch, stored.checksum, stored.nbytes, stored.location))
+    for place, one in enumerate(wanted[:4]):
+        for soon in wanted[place : place + 2]:
+            reader.expect(soon)
+        images = reader.read(one).tensors["images"]
+        assert isinstance(images, np.ndarray)
+        assert (images == place).all()
+    assert len(begun) == 5, "the last one was begun with, and never asked for"
+    reader.close()
+
+
+def test_what_was_expected_and_is_not_asked_for_makes_room(drive: Path) -> None:
+    store, reader = FolderStore(drive), DirectReader(Buffers())
+    for index in range(6):
+        batch = batch_id(index, index + 1)
+        stored = write(store, batch, index)
+        reader.expect(Wanted(batch, stored.checksum, stored.nbytes, stored.location))
+    assert len(reader._begun) == 2
+    reader.close()
+    assert not reader._begun
+
+
+def test_what_is_wrong_with_an_expected_batch_is_said_when_it_is_read(drive: Path) -> None:
+    reader, batch = DirectReader(Buffers()), batch_id()
+    stored = write(FolderStore(drive), batch)
+    wanted = Wanted(batch, stored.checksum, stored.nbytes, stored.location)
+    path_of(stored.location).unlink()
+    reader.expect(wanted)
+    with pytest.raises(MissingBatch):
+        reader.read(wanted)
+    stored = write(FolderStore(drive), batch)
+    with path_of(stored.location).open("r+b") as file:
+        file.seek(5000)
+        file.write(b"\x55")
+    reader.expect(wanted)
+    with pytest.raises(DamagedBatch, match="the payload's checksum is wrong"):
+        reader.read(wanted)
+    reader.close()
