@@ -32,12 +32,14 @@ from ddlp.loader.readers.direct import DirectReader
 
 _SAMPLES = 256
 _FILES = 12
+_LOOPS = 5
+"""How often all files are transferred for one figure: a drive's speed varies."""
 
 
 def measure(quick: bool) -> Reports:
     """Megabytes a second, read and written."""
     with _batches(2 if quick else _FILES) as batches:
-        rounds = 1 if quick else 9
+        rounds = 1 if quick else 11
         return Reports([_reading(batches, rounds), _writing(batches, rounds)])
 
 
@@ -133,8 +135,9 @@ def _report(question: str, batches: Batches) -> Report:
 
 def _rate(action: Callable[[], None], nbytes: int) -> float:
     started = time.perf_counter()
-    action()
-    return nbytes / (time.perf_counter() - started) / 1e6
+    for _ in range(_LOOPS):
+        action()
+    return _LOOPS * nbytes / (time.perf_counter() - started) / 1e6
 
 
 def _tool(batches: Batches, what: str) -> tuple[str, Callable[[], float]]:
@@ -153,6 +156,7 @@ def _fio(batches: Batches, what: str) -> float:
         f"--bs={SLICE_BYTES}",
         "--direct=1",
         "--overwrite=1",
+        f"--loops={_LOOPS}",
         "--ioengine=libaio",
         f"--iodepth={DEPTH}",
         "--file_service_type=sequential",
@@ -164,11 +168,11 @@ def _fio(batches: Batches, what: str) -> float:
 
 def _dd(batches: Batches, what: str) -> float:
     started = time.perf_counter()
-    for path in batches.files:
+    for path in batches.files * _LOOPS:
         ends = (f"if={path}", "of=/dev/null", "iflag=direct")
         if what == "write":
             ends = ("if=/dev/zero", f"of={path}", "oflag=direct")
         count = path.stat().st_size // SLICE_BYTES
         size = [f"bs={SLICE_BYTES}", f"count={count}", "conv=notrunc"]
         subprocess.run(["dd", *ends, *size], capture_output=True, check=True)
-    return batches.nbytes / (time.perf_counter() - started) / 1e6
+    return _LOOPS * batches.nbytes / (time.perf_counter() - started) / 1e6
