@@ -64,7 +64,7 @@ class Client:
             response = self._connection.getresponse()
             if response.status >= 300:
                 raise _failure(response.status, response.read())
-            yield cast(BinaryIO, response)
+            yield cast(BinaryIO, _Whole(response))
         except _DROPPED as error:
             raise Unavailable(f"{self.url} broke off ({error}); try again") from error
         finally:
@@ -121,6 +121,19 @@ class Client:
             return json.loads(raw) if raw else None
         except ValueError as error:
             raise Unavailable(f"{self.url} answers, but not as a DDLP server; check it") from error
+
+
+class _Whole:
+    """An answer that is there to its end; one that breaks off would look as if it had ended."""
+
+    def __init__(self, response: http.client.HTTPResponse) -> None:
+        self._response = response
+
+    def read(self, nbytes: int) -> bytes:
+        found = self._response.read(nbytes)
+        if nbytes and not found and self._response.length:
+            raise ConnectionError(f"{self._response.length} bytes are missing")
+        return found
 
 
 def _failure(status: int, raw: bytes) -> DdlpError:

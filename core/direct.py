@@ -70,7 +70,13 @@ class DirectFiles:
     def begin_read(self, path: Path, memory: memoryview) -> "Reading":
         """Have a file read into memory, which nobody may touch before it is finished."""
         descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT | os.O_CLOEXEC)
-        return Reading(descriptor, memory, self._begin(_read, descriptor, memory, 0))
+        reading = Reading(descriptor, memory)
+        try:
+            self._begin(reading.slices, _read, descriptor, memory, 0)
+        except BaseException:
+            reading.abandon()
+            raise
+        return reading
 
     @contextmanager
     def writing(self, descriptor: int) -> Iterator[Callable[[memoryview, int], None]]:
@@ -78,7 +84,7 @@ class DirectFiles:
         slices: list[Future[int]] = []
 
         def begin(memory: memoryview, at: int) -> None:
-            slices.extend(self._begin(_write, descriptor, memory, at))
+            self._begin(slices, _write, descriptor, memory, at)
 
         try:
             yield begin
@@ -98,24 +104,25 @@ class DirectFiles:
 
     def _begin(
         self,
+        slices: list[Future[int]],
         move: Callable[[int, memoryview, int], int],
         descriptor: int,
         memory: memoryview,
         at: int,
-    ) -> list[Future[int]]:
-        return [
-            self._pool.submit(move, descriptor, memory[start : start + SLICE_BYTES], at + start)
-            for start in range(0, len(memory), SLICE_BYTES)
-        ]
+    ) -> None:
+        """Have slices moved; each is in the list as soon as it is under way."""
+        for start in range(0, len(memory), SLICE_BYTES):
+            part = memory[start : start + SLICE_BYTES]
+            slices.append(self._pool.submit(move, descriptor, part, at + start))
 
 
 class Reading:
     """A file on its way into memory."""
 
-    def __init__(self, descriptor: int, memory: memoryview, slices: list[Future[int]]) -> None:
+    def __init__(self, descriptor: int, memory: memoryview) -> None:
         self._descriptor = descriptor
         self._memory = memory
-        self._slices = slices
+        self.slices: list[Future[int]] = []
 
     def finish(self, seen: Callable[[memoryview], None] = lambda _: None) -> int:
         """Wait until it is there; returns the bytes that were.
@@ -124,7 +131,7 @@ class Reading:
         """
         try:
             found = 0
-            for place, moved in enumerate(self._slices):
+            for place, moved in enumerate(self.slices):
                 found += moved.result()
                 seen(self._memory[place * SLICE_BYTES : found])
             return found
@@ -133,7 +140,7 @@ class Reading:
 
     def abandon(self) -> None:
         """Wait until nothing moves any more: descriptor and memory may be another's after this."""
-        wait(self._slices)
+        wait(self.slices)
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

@@ -1,5 +1,6 @@
 """What lies behind a path: which filesystem, how much room, and whether it can be read directly."""
 
+import errno
 import mmap
 import os
 import re
@@ -10,6 +11,7 @@ from pathlib import Path
 MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 _MOUNTS = Path("/proc/self/mountinfo")
 _PROBE_BYTES = 4096
+_NO_DIRECT = frozenset({errno.EINVAL, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS})
 
 
 @dataclass(frozen=True)
@@ -78,7 +80,10 @@ def direct_refusal(folder: Path) -> str | None:
 
 
 def direct_read_refusal(path: Path) -> str | None:
-    """Why a file cannot be read past the page cache; None where it can."""
+    """Why a file cannot be read past the page cache; None where it can.
+
+    Raises where it cannot be read at all.
+    """
     try:
         with mmap.mmap(-1, _PROBE_BYTES) as memory:
             descriptor = os.open(path, os.O_RDONLY | os.O_DIRECT)
@@ -86,9 +91,9 @@ def direct_read_refusal(path: Path) -> str | None:
                 os.preadv(descriptor, [memory], 0)
             finally:
                 os.close(descriptor)
-    except FileNotFoundError:
-        raise
     except OSError as error:
+        if error.errno not in _NO_DIRECT:
+            raise
         found = filesystem_at(path)
         return f"{found.kind} at {found.place} takes no O_DIRECT ({error.strerror})"
     return None

@@ -26,6 +26,7 @@ from ddlp.loader.feed import Feed, LoaderState, RemoteFeed
 from ddlp.loader.local import LocalFeed, LocalRun
 from ddlp.loader.prefetch import BatchReader, LeftOut, Position, Prefetcher
 from ddlp.loader.readers.choice import Preference, Readers, ReadOptions
+from ddlp.loader.readers.counts import ReadCounts
 from ddlp.loader.tensors import TensorBatch, TensorOptions, ToTensors
 from ddlp.loader.timing import Timing
 
@@ -77,10 +78,11 @@ class DualLoader:
     ) -> None:
         _check_prefetch(prefetch)
         tensors = TensorOptions(device, normalize, dtype, channels_last)
-        readers = Readers(ReadOptions(device, reader, require_gds), Buffers.for_device(device))
+        options = ReadOptions(device, reader, require_gds)
+        options.check_gds()
         feed = RemoteFeed(url or load_settings().server_url, run, rank, world_size)
         self._rank, self._world_size = rank, world_size
-        self._setup(feed, tensors, readers, prefetch, wait_timeout_s)
+        self._setup(feed, tensors, options, prefetch, wait_timeout_s)
 
     @classmethod
     def local(
@@ -133,7 +135,8 @@ class DualLoader:
         """
         _check_prefetch(prefetch)
         tensors = TensorOptions(device, normalize, dtype, channels_last)
-        readers = Readers(ReadOptions(device, reader, require_gds), Buffers.for_device(device))
+        options = ReadOptions(device, reader, require_gds)
+        options.check_gds()
         run = LocalRun(
             data=Path(data),
             pipeline=_pipeline(pipeline),
@@ -150,14 +153,14 @@ class DualLoader:
         )
         loader = cls.__new__(cls)
         loader._rank, loader._world_size = 0, 1
-        loader._setup(LocalFeed(run), tensors, readers, prefetch, wait_timeout_s)
+        loader._setup(LocalFeed(run), tensors, options, prefetch, wait_timeout_s)
         return loader
 
     def _setup(
         self,
         feed: Feed,
         tensors: TensorOptions,
-        readers: Readers,
+        options: ReadOptions,
         prefetch: int | None,
         timeout_s: float | None,
     ) -> None:
@@ -175,9 +178,16 @@ class DualLoader:
         self._reader: Prefetcher | None = None
         self.timing = Timing()
         self.pipeline = Pipeline.parse(PipelineSpec(transforms=attached.transforms))
-        self._readers = readers
-        self._batches = BatchReader(readers, ToTensors(self.pipeline, tensors))
+        self._tensor_options, self._read_options = tensors, options
+        self._counts = ReadCounts()
+        self._batches = self._batch_reader()
         self._prefetch = prefetch or self._fitting(tensors)
+
+    def _batch_reader(self) -> BatchReader:
+        """What brings batches here, for one thread."""
+        buffers = Buffers.for_device(self._tensor_options.device)
+        readers = Readers(self._read_options, buffers, self._counts)
+        return BatchReader(readers, ToTensors(self.pipeline, self._tensor_options))
 
     def _fitting(self, tensors: TensorOptions) -> int:
         """How many batches fit the memory that may be used ahead."""
@@ -205,7 +215,7 @@ class DualLoader:
     @property
     def reads(self) -> list[ReadInfo]:
         """Batches and bytes read so far, by path and by the reason for that path."""
-        return self._readers.counts.totals()
+        return self._counts.totals()
 
     @property
     def waiting_for(self) -> str | None:
@@ -274,7 +284,8 @@ class DualLoader:
                 self._advance()
             raise
         finally:
-            reader.stop()
+            if not reader.stop():  # it is stuck, with what is for one thread at a time
+                self._batches = self._batch_reader()
             self._reader = None
 
     def _shown(self, item: TensorBatch | LeftOut) -> list[TensorBatch]:
@@ -384,7 +395,7 @@ class DualLoader:
         """Let go of the run; with a local one its processes and files go too."""
         if self._reader is not None:
             self._reader.stop()
-        self._readers.close()
+        self._batches.readers.close()
         self._feed.close()
 
     def __enter__(self) -> Self:

@@ -3,6 +3,7 @@
 It drives the same schedule as the server does, without database, broker or network.
 """
 
+import os
 import shutil
 import tempfile
 import threading
@@ -45,7 +46,7 @@ from ddlp.core.schedule import (
     strategy,
 )
 from ddlp.core.settings import Settings, load_settings
-from ddlp.core.store import FolderStore, StoreAddress, path_of, release, store_limit
+from ddlp.core.store import FolderStore, StoreAddress, path_of, store_limit
 from ddlp.core.store.room import check_room, usable_bytes
 from ddlp.core.types import BadPolicy, EpochState, Prong, RunState, TailPolicy
 from ddlp.loader.feed import LoaderState
@@ -98,7 +99,7 @@ class LocalFeed:
         self._workers: dict[str, WorkerProcess] = {}
         owned = [self._memory, self._drive]
         self._end = weakref.finalize(
-            self, _clear, self._changed, self._closed, self._workers, owned
+            self, _clear, os.getpid(), self._changed, self._closed, self._workers, owned
         )
         try:
             self._begin(run, settings)
@@ -252,8 +253,8 @@ class LocalFeed:
             self._discard(attempt.device, attempt.epoch, attempt.index, attempt.token)
         left = [epoch for epoch in changes.epochs if epoch.state is EpochState.ABANDONED]
         for batch in (batch for epoch in left for batch in epoch.under_way):
-            if batch.location:
-                release(path_of(batch.location))
+            if batch.location:  # not to be used again: the trainer may hold a tensor over it
+                path_of(batch.location).unlink(missing_ok=True)
 
     def _discard(self, device: str, epoch: int, index: int, token: int) -> None:
         store = FolderStore(self._workers[device].hello.store)
@@ -370,12 +371,15 @@ def _weakly(method: Callable[..., None]) -> Callable[..., None]:
 
 
 def _clear(
+    owner: int,
     changed: threading.Condition,
     closed: threading.Event,
     workers: dict[str, WorkerProcess],
     folders: list[Path],
 ) -> None:
-    """End the workers for good, then remove what they wrote."""
+    """End the workers for good, then remove what they wrote; a forked child has no part in it."""
+    if os.getpid() != owner:
+        return
     with changed:
         closed.set()
     for worker in workers.values():

@@ -105,13 +105,14 @@ class Prefetcher:
         if self._failure is not None:
             raise self._failure
 
-    def stop(self) -> None:
-        """End early."""
+    def stop(self) -> bool:
+        """End early; says whether the thread has ended, and shares its reader no longer."""
         self._stopping.set()
         with self._progress:
             self._progress.notify()
         if self._thread is not threading.current_thread():  # the garbage collector runs anywhere
             self._thread.join(timeout=10)
+        return not self._thread.is_alive()
 
     def _run(self) -> None:
         try:
@@ -173,6 +174,8 @@ class Prefetcher:
         for fed in batches[:1]:
             self._expect(fed)
         for place, fed in enumerate(batches):
+            if self._stopping.is_set():
+                return False
             for following in batches[place + 1 : place + 2]:
                 self._expect(following)
             if not self._read(fed):

@@ -4,7 +4,9 @@ Normalising comes last, so that batches travel as bytes: on the accelerator, in 
 change of type and of layout; or in the host's memory, where that is asked for or all there is.
 """
 
+import os
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -153,9 +155,15 @@ def settle(batch: TensorBatch, loaded: Loaded) -> None:
     """
     pixels = loaded.tensors["images"]
     if loaded.borrowed and isinstance(pixels, np.ndarray) and _lies_in(batch.images, pixels):
-        weakref.finalize(pixels, loaded.give_back)
+        weakref.finalize(pixels, _give_back_here, os.getpid(), loaded.give_back)
     else:
         loaded.give_back()
+
+
+def _give_back_here(process: int, give_back: Callable[[], None]) -> None:
+    """A forked child has the same arrays, and lets go of them while its parent uses the file."""
+    if os.getpid() == process:
+        give_back()
 
 
 def _lies_in(tensor: torch.Tensor, array: Array) -> bool:

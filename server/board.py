@@ -49,6 +49,8 @@ class LiveDevice:
     gone: bool = False
     discard: list[Attempt] = field(default_factory=list)
     """What it is to clear away itself, at its next sign of life."""
+    told: list[Attempt] = field(default_factory=list)
+    """What it was told last; once more, since that answer may have been lost."""
 
     @classmethod
     def of(cls, row: Device) -> "LiveDevice":
@@ -204,7 +206,8 @@ class Board:
 
     def _free_bytes(self, prong: Prong) -> int | None:
         """The room in the fullest store of a prong; None where nobody has said."""
-        rooms = [d.room.free_bytes for d in self.devices.values() if d.prong is prong]
+        mine = [d for d in self.devices.values() if d.prong is prong and not d.gone]
+        rooms = [device.room.free_bytes for device in mine]
         return min((free for free in rooms if free is not None), default=None)
 
     # Devices

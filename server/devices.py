@@ -47,7 +47,8 @@ def heartbeat(board: Board, session: Session, name: str, body: Heartbeat, now: f
         device.room, row.room = body.room, body.room.model_dump()
     if body.energy is not None:
         row.energy = body.energy.model_dump(mode="json")
-    discard, device.discard = device.discard, []
+    discard = [*device.told, *device.discard]
+    device.told, device.discard = device.discard, []
     return Orders(over=_over(board, session, body.stored), discard=discard)
 
 

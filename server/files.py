@@ -2,11 +2,11 @@
 
 import socket
 import uuid
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from ddlp.core.messages import Attempt
 from ddlp.core.schedule import EpochSchedule, Void
-from ddlp.core.store import RUN_PREFIX, FolderStore, batch_name, release, run_folder
+from ddlp.core.store import RUN_PREFIX, FolderStore, run_folder
 from ddlp.server.board import Board, LiveDevice
 
 _MOST_TOLD = 10_000
@@ -14,19 +14,14 @@ _MOST_TOLD = 10_000
 
 
 def remove_batches(board: Board, run_id: uuid.UUID, epoch: EpochSchedule) -> None:
-    """Give back what an abandoned epoch left."""
+    """Forget what an abandoned epoch left; a trainer may still hold a tensor over a file."""
     left = [batch for batch in epoch.under_way if batch.location and batch.device]
-    for batch in left:
-        device = board.devices.get(str(batch.device))
-        if device is None:
-            continue
-        if device.folder is not None:
-            release(device.folder / batch_name(run_id, batch.epoch, batch.index, batch.token))
-        _tell(device, run_id, [(batch.epoch, batch.index, batch.token)])
+    void = [Void(str(b.device), b.epoch, b.index, b.token) for b in left]
+    discard(board, run_id, void)
 
 
 def discard(board: Board, run_id: uuid.UUID, void: Sequence[Void]) -> None:
-    """Forget what attempts left that count no more."""
+    """Forget what attempts left that count no more: here, and by telling devices out of reach."""
     for attempt in void:
         device = board.devices.get(attempt.device)
         if device is None:
@@ -34,7 +29,8 @@ def discard(board: Board, run_id: uuid.UUID, void: Sequence[Void]) -> None:
         key = attempt.epoch, attempt.index, attempt.token
         if device.folder is not None:
             FolderStore(device.folder).discard(run_id, *key)
-        _tell(device, run_id, [key])
+        if device.folder is None or device.host != socket.gethostname():
+            _tell(device, run_id, key)
 
 
 def remove_run(board: Board, run_id: uuid.UUID) -> None:
@@ -52,12 +48,11 @@ def sweep(board: Board, over: Sequence[uuid.UUID]) -> None:
                 store.remove_run(run_id)
 
 
-def _tell(device: LiveDevice, run_id: uuid.UUID, keys: Iterable[tuple[int, int, int]]) -> None:
+def _tell(device: LiveDevice, run_id: uuid.UUID, key: tuple[int, int, int]) -> None:
     """Have a device clear away what this machine may not see, whatever its paths look like."""
-    if device.folder is not None and device.host == socket.gethostname():
-        return
-    news = [Attempt(run=run_id, epoch=e, index=i, token=t) for e, i, t in keys]
-    device.discard = (device.discard + news)[-_MOST_TOLD:]
+    epoch, index, token = key
+    attempt = Attempt(run=run_id, epoch=epoch, index=index, token=token)
+    device.discard = [*device.discard, attempt][-_MOST_TOLD:]
 
 
 def _stores(board: Board) -> list[FolderStore]:

@@ -141,14 +141,14 @@ class Presence(threading.Thread):
             store=device.store.url,
             serves=self._keeper.serves,
             store_key=self._keeper.key,
-            room=self._keeper.room(),
+            room=self._keeper.room,
             power=device.power,
         )
         self._client.post("/devices", body)
 
     def _beat(self) -> None:
         energy = self._energy()
-        room, stored = self._keeper.look()
+        room, stored = self._keeper.take_news()
         body = Heartbeat(incarnation=self._incarnation, room=room, stored=stored, energy=energy)
         answer = self._client.post(f"/devices/{self._device.name}/heartbeat", body)
         self._keeper.obey(Orders.model_validate(answer))

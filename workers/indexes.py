@@ -8,6 +8,9 @@ from ddlp.core.client import Client
 from ddlp.core.dataset.relocated import relocate
 from ddlp.core.messages import WorkSpec
 
+_KEPT = 16
+"""Copies that are kept."""
+
 
 class Indexes:
     """The indexes that a worker has at hand."""
@@ -26,5 +29,13 @@ class Indexes:
         copy = self._cache / name
         if not copy.exists():
             with self._client.stream(f"/runs/{spec.run}/index") as source:
-                relocate(source, copy, self._folders)
+                relocate(source, copy, self._folders, spec.dataset_version)
+            self._prune(copy)
         return spec.model_copy(update={"index_path": copy})
+
+    def _prune(self, newest: Path) -> None:
+        """Let go of the oldest copies; whoever has one open keeps it."""
+        copies = [path for path in self._cache.iterdir() if path != newest]
+        copies.sort(key=lambda path: path.stat().st_mtime)
+        for old in copies[: -(_KEPT - 1)]:
+            old.unlink(missing_ok=True)

@@ -9,6 +9,7 @@ from pathlib import Path
 from shutil import copyfileobj
 from typing import BinaryIO
 
+from ddlp.core.dataset.index import DatasetIndex
 from ddlp.core.dataset.layout import MAGIC, padding
 from ddlp.core.errors import InvalidInput
 
@@ -16,7 +17,7 @@ _LENGTH = struct.Struct("<Q")
 _MOST_HEAD_BYTES = 64 << 20
 
 
-def relocate(source: BinaryIO, into: Path, folders: Mapping[Path, Path]) -> None:
+def relocate(source: BinaryIO, into: Path, folders: Mapping[Path, Path], version: str) -> None:
     """Write the index that is read from `source` to a file, whole or not at all.
 
     What lies below one of `folders` is looked for below the one it stands for. The version of a
@@ -43,6 +44,9 @@ def relocate(source: BinaryIO, into: Path, folders: Mapping[Path, Path]) -> None
         with new.open("wb") as file:
             file.write(MAGIC + _LENGTH.pack(len(raw)) + raw + bytes(padding(16 + len(raw))))
             copyfileobj(source, file, 1 << 20)
+        found = DatasetIndex(new).version
+        if found != version:
+            raise InvalidInput(f"version {found[:12]} came where {version[:12]} was asked for")
         os.replace(new, into)
     finally:
         new.unlink(missing_ok=True)

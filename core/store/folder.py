@@ -222,7 +222,9 @@ class FolderStore:
 
     def room(self) -> Room:
         """How full it is, by its quota and its filesystem."""
-        used, free = used_bytes(self.root, RUN_PREFIX), usable_bytes(self.root)
+        recyclable = sum(used_bytes(place, "") for place in self.root.glob(f"{RUN_PREFIX}*/free"))
+        used = used_bytes(self.root, RUN_PREFIX) - recyclable
+        free = usable_bytes(self.root) + recyclable
         if self._quota_bytes is not None:
             free = min(free, max(0, self._quota_bytes - used))
         return Room(used, free)

@@ -17,6 +17,7 @@ from ddlp.core.errors import DdlpError, InvalidInput, MissingBatch, Unavailable
 from ddlp.core.filesystem import direct_read_refusal, filesystem_at
 from ddlp.core.messages import FedBatch
 from ddlp.core.store import path_of
+from ddlp.core.store.reading import unreadable
 from ddlp.core.types import Prong, ReadPath
 from ddlp.loader.buffers import Buffers
 from ddlp.loader.readers.base import Loaded, Reader, ReadsAhead, Wanted
@@ -49,6 +50,13 @@ class ReadOptions:
         if self.require_gds and self.reader not in ("auto", "gds"):
             raise InvalidInput(f"reader={self.reader!r} and require_gds=True exclude each other")
 
+    def check_gds(self) -> str | None:
+        """Why GDS does not reach the device; an error where it must."""
+        refusal = device_refusal(self.device)
+        if refusal is not None and (self.require_gds or self.reader == "gds"):
+            raise _no_gds(refusal)
+        return refusal
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -61,27 +69,27 @@ class Choice:
 class Readers:
     """Reads batches by the best path there is; of one thread at a time."""
 
-    def __init__(self, options: ReadOptions, buffers: Buffers) -> None:
+    def __init__(
+        self, options: ReadOptions, buffers: Buffers, counts: ReadCounts | None = None
+    ) -> None:
         self._options = options
         self._buffers = buffers
         self._host = socket.gethostname()
         self._made: dict[ReadPath, Reader] = {}
         self._chosen: dict[Path, Choice] = {}
-        self.counts = ReadCounts()
-        self._gds_refusal = device_refusal(options.device)
-        if options.require_gds or options.reader == "gds":
-            self._insist(self._gds_refusal)
+        self.counts = counts or ReadCounts()
+        self._gds_refusal = options.check_gds()
 
     def read(self, fed: FedBatch, expected: BatchId) -> Loaded:
         """Read a batch and check that it is the one that was committed."""
         choice, wanted = self._choose(fed, expected)
         if fed.prong is Prong.CSD and choice.path is not ReadPath.GDS and self._options.require_gds:
-            self._insist(f"batch {fed.index} would be read by {choice.path}: {choice.reason}")
+            raise _no_gds(f"batch {fed.index} would be read by {choice.path}: {choice.reason}")
         try:
             loaded = self._reader(choice.path).read(wanted)
         except NotByGds as error:
             if self._options.require_gds:
-                self._insist(f"batch {fed.index}: {error}")
+                raise _no_gds(f"batch {fed.index}: {error}") from error
             choice = Choice(ReadPath.DIRECT, f"no GDS: {error}")
             loaded = self._reader(choice.path).read(wanted)
         if self.counts.add((choice.path, choice.reason), loaded.nbytes):
@@ -98,7 +106,9 @@ class Readers:
 
     def is_gone(self, fed: FedBatch) -> bool:
         """Whether a batch can be seen to be there no more, without reading it."""
-        return fed.location.startswith("file:") and self._sees(fed) and not _file(fed).exists()
+        if not fed.location.startswith("file:") or fed.served is not None:
+            return False
+        return not self._sees(fed) and self._would_see(fed)
 
     def close(self) -> None:
         """Let go of connections and memory."""
@@ -117,7 +127,7 @@ class Readers:
             return Choice(
                 ReadPath.HTTP, f"{fed.host} serves it, and this host sees no file"
             ), served
-        if fed.host in ("", self._host):
+        if self._would_see(fed):
             raise MissingBatch(f"{fed.location} is gone")
         raise Unavailable(
             f"{fed.device} on {fed.host} wrote batch {fed.index} to {fed.location}, which this "
@@ -126,16 +136,20 @@ class Readers:
         )
 
     def _sees(self, fed: FedBatch) -> bool:
-        """Whether the run's folder is here; its name is like no other's."""
-        return _file(fed).parent.is_dir()
+        """Whether the file is here. That its folder is says little: hosts may use the same path."""
+        return _file(fed).exists()
+
+    def _would_see(self, fed: FedBatch) -> bool:
+        """Whether a file that is not here is gone, rather than on another host."""
+        return fed.host in ("", self._host) or _file(fed).parent.is_dir()
 
     def _choose_local(self, path: Path) -> Choice:
         store = path.parent.parent
         if store not in self._chosen:
             try:
                 self._chosen[store] = self._probe(path)
-            except FileNotFoundError as error:
-                raise MissingBatch(f"{path} is gone") from error
+            except OSError as error:
+                raise unreadable(error, str(path)) from error
         return self._chosen[store]
 
     def _probe(self, path: Path) -> Choice:
@@ -150,7 +164,7 @@ class Readers:
         if asked in ("auto", "gds") and gds is None:
             return Choice(ReadPath.GDS, "from the drive into the accelerator")
         if asked == "gds":
-            self._insist(gds)
+            raise _no_gds(str(gds))
         direct = direct_read_refusal(path)
         if direct is None:
             return Choice(ReadPath.DIRECT, "asked for" if asked == "direct" else f"no GDS: {gds}")
@@ -176,9 +190,9 @@ class Readers:
             case ReadPath.S3:
                 return S3Reader(self._buffers)
 
-    def _insist(self, refusal: str | None) -> None:
-        if refusal is not None:
-            raise Unavailable(f"GPUDirect Storage is required and cannot be had: {refusal}")
+
+def _no_gds(refusal: str) -> Unavailable:
+    return Unavailable(f"GPUDirect Storage is required and cannot be had: {refusal}")
 
 
 def _file(fed: FedBatch) -> Path:

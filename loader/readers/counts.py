@@ -10,6 +10,9 @@ Way = tuple[ReadPath, str]
 """A path and the reason for it."""
 
 
+_MOST_TOLD = 64
+
+
 class ReadCounts:
     """Sums that grow in the thread that reads, and are looked at from any."""
 
@@ -33,10 +36,12 @@ class ReadCounts:
         return sorted(ways, key=lambda way: -way.bytes)
 
     def take(self) -> list[ReadInfo]:
-        """What came since the last call."""
+        """What came since the last call, and fits a message."""
         with self._lock:
-            news = []
+            news: list[ReadInfo] = []
             for way, nbytes in self._bytes.items():
+                if len(news) == _MOST_TOLD:
+                    break
                 batches = self._batches[way]
                 was_batches, was_bytes = self._told.get(way, (0, 0))
                 if batches > was_batches:

@@ -4,6 +4,7 @@ The header and the small tensors come by plain reads. Images never pass through 
 payload is checked by its fold: what is here and what is there are folded apart, and added up.
 """
 
+import logging
 import math
 import os
 from collections.abc import Iterator
@@ -36,6 +37,8 @@ _DTYPES = {
     "<f4": torch.float32,
 }
 _MASK = (1 << 64) - 1
+
+log = logging.getLogger(__name__)
 
 
 class NotByGds(Unavailable):
@@ -144,7 +147,8 @@ class GdsReader:
             found = self._files.read(place, memory, nbytes, file.images.offset)
         except RuntimeError as error:
             _check_size(file)
-            words = f"KvikIO cannot read {file.path} ({error}); see its log, cufile.log"
+            log.warning("KvikIO cannot read %s: %s", file.path, error)
+            words = "KvikIO fails at reading some files; see this log, and cufile.log"
             raise NotByGds(Refusal(Cause.READ_FAILED, words)) from error
         if found != nbytes:
             raise DamagedBatch(f"{file.path} has {found} bytes of images, not {nbytes}")

@@ -102,9 +102,12 @@ class CudaDriver:
     def import_kvikio(self) -> str | None:
         """Libraries that it needs may be missing, not only itself."""
         try:
-            import kvikio.defaults  # noqa: F401
+            import kvikio
+            import kvikio.defaults
         except (ImportError, OSError, RuntimeError) as error:
             return str(error)
+        if not hasattr(kvikio, "SummaryMonitor"):
+            return "it is too old to say by which way bytes went"
         return None
 
     def asks_for_compat(self) -> str | None:
@@ -202,16 +205,16 @@ def _path_refusal(driver: Driver) -> Refusal | None:
     return None
 
 
-def file_refusal(path: Path, driver: Driver | None = None) -> Refusal | None:
-    """Why a file cannot be read into a device that is ready; None where it can.
+def file_refusal(path: Path) -> Refusal | None:
+    """Why files beside this one cannot be read into a device that is ready; None where they can.
 
-    Raises FileNotFoundError where it is gone.
+    Raises where it cannot be read at all.
     """
     if (problem := direct_read_refusal(path)) is not None:
         return Refusal(
             Cause.NO_DIRECT, f"{problem}; put the store on a filesystem that does, such as ext4"
         )
-    return size_refusal(path.stat().st_size, (driver or CudaDriver()).least_bytes())
+    return None
 
 
 def size_refusal(nbytes: int, least_bytes: int) -> Refusal | None:

@@ -44,8 +44,7 @@ class KvikioFiles:
         self.least_bytes = int(kvikio.defaults.get("gds_threshold"))
         if not any(name in os.environ for name in _THREAD_SETTINGS):
             kvikio.defaults.set("num_threads", _THREADS)
-        # Older ones cannot tell by which way bytes went.
-        self._monitor = kvikio.SummaryMonitor() if hasattr(kvikio, "SummaryMonitor") else None
+        self._monitor = kvikio.SummaryMonitor()
         self._host_bytes = 0
 
     def read(self, path: str, memory: Any, nbytes: int, offset: int) -> int:
@@ -55,8 +54,6 @@ class KvikioFiles:
 
     def passed_host(self) -> bool:
         """KvikIO falls back for each file by itself, and says so nowhere else."""
-        if self._monitor is None:
-            return False
         before, now = self._host_bytes, self._monitor.get().by_backend["POSIX"]
         self._host_bytes = int(now["bytes_transferred"])
         return self._host_bytes > before
@@ -79,5 +76,4 @@ class KvikioFiles:
 
     def close(self) -> None:
         """The monitor is the only thing that runs on."""
-        if self._monitor is not None:
-            self._monitor.stop()
+        self._monitor.stop()

@@ -1,10 +1,13 @@
 """Files are damaged, late workers report, trainers and scans are cut off: nobody is misled."""
 
 import os
+import random
+import struct
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import xxhash
 
 from ddlp.core.client import Client
 from ddlp.core.errors import DdlpError
@@ -23,31 +26,57 @@ def files_of(client: Client, run: str) -> Iterator[Path]:
         yield from sorted((store / name).glob("0*"))
 
 
+@pytest.mark.parametrize("seed", range(3))
 def test_damaged_and_missing_files_are_noticed_and_made_again(
-    victim: UpProcess, client: Client
+    victim: UpProcess, client: Client, seed: int
 ) -> None:
+    chance = random.Random(seed)
     run = new_run(client, batch_size=1)
     wait_until(lambda: len(list(files_of(client, run))) > 6)
-    harmed = list(files_of(client, run))[:6]
-    for path in harmed[::2]:
-        path.unlink()
-    for path in harmed[1::2]:
-        flip_a_bit(path)
+    harmed = chance.sample(list(files_of(client, run)), 6)
+    harmed[0].unlink()
+    flip_a_bit(harmed[1], chance)
+    cut_short(harmed[2], chance)
+    swap(*harmed[3:5])
+    change_version(harmed[5])
     [account] = train(victim, run)
     assert account.samples == ONCE
     wait_until(lambda: client.get(f"/runs/{run}")["state"] == "completed")
     certificate = client.get(f"/runs/{run}/epochs/0/certificate")
     assert certificate["exactly_once"]
-    again = {m["first"] for m in certificate["makers"] if m["attempt"] > 1}
-    assert again
+    names = {int(path.name.split("-")[1]) for path in harmed}
+    again = {
+        index
+        for maker in certificate["makers"]
+        if maker["attempt"] > 1
+        for index in range(maker["first"], maker["last"] + 1)
+    }
+    assert names <= again
 
 
-def flip_a_bit(path: Path) -> None:
-    with path.open("r+b") as file:
-        file.seek(5000)
-        byte = file.read(1)[0]
-        file.seek(5000)
-        file.write(bytes([byte ^ 4]))
+def flip_a_bit(path: Path, chance: random.Random) -> None:
+    raw = bytearray(path.read_bytes())
+    raw[chance.randrange(len(raw))] ^= 1 << chance.randrange(8)
+    path.write_bytes(raw)
+
+
+def cut_short(path: Path, chance: random.Random) -> None:
+    os.truncate(path, chance.randrange(path.stat().st_size))
+
+
+def swap(one: Path, other: Path) -> None:
+    """Two whole batches, each under the name of the other."""
+    first, second = one.read_bytes(), other.read_bytes()
+    one.write_bytes(second)
+    other.write_bytes(first)
+
+
+def change_version(path: Path) -> None:
+    """A file of another version of the format, whole by its own account."""
+    raw = bytearray(path.read_bytes())
+    struct.pack_into("<I", raw, 8, 99)
+    struct.pack_into("<Q", raw, 4088, xxhash.xxh3_64_intdigest(raw[:4088]))
+    path.write_bytes(raw)
 
 
 def test_a_late_worker_is_refused(victim: UpProcess, client: Client) -> None:

@@ -249,3 +249,29 @@ def test_what_makes_no_sense_is_refused_and_leaves_nothing(
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="does not exist"):
         DualLoader.local(tmp_path / "nowhere")
+
+
+def test_a_tensor_of_a_pass_that_was_left_early_stays_as_it_is(images: Path) -> None:
+    """To look at one batch first is common; its file must not be written over."""
+    with local(images, epochs=4, strategy="cpu", normalize=False) as loader:
+        first, _ = next(iter(loader))
+        before = first.clone()
+        while loader.epoch < loader.epochs:
+            for _ in loader:
+                assert torch.equal(first, before)
+
+
+def test_a_forked_child_neither_ends_a_run_nor_gives_its_files_back(images: Path) -> None:
+    with local(images, epochs=1, strategy="cpu", normalize=False) as loader:
+        batches = iter(loader)
+        first, _ = next(batches)
+        before = first.clone()
+        child = os.fork()
+        if child == 0:
+            del first
+            gc.collect()
+            loader._feed._end()  # type: ignore[attr-defined]
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        assert sum(1 for _ in batches) == 15
+        assert torch.equal(first, before)

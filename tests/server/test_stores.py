@@ -70,9 +70,10 @@ def test_a_device_clears_away_what_the_server_may_not_reach(
     failure = Failure(lease=lease, reason="it broke")
     ask(plane, lambda b, _, now: work.report(b, Reports(device="csd", failed=[failure]), now))
     settle(plane)
-    told = [(a.run, a.index, a.token) for a in beat(plane, incarnation).discard]
-    assert told == ([] if seen else [(run, lease.index, lease.token)])
-    assert beat(plane, incarnation).discard == [], "it is told once"
+    for answer in ("the first", "a second one, since the first may have been lost"):
+        told = [(a.run, a.index, a.token) for a in beat(plane, incarnation).discard]
+        assert told == ([] if seen else [(run, lease.index, lease.token)]), answer
+    assert beat(plane, incarnation).discard == [], "and that is enough"
 
 
 def test_a_rank_is_told_where_a_batch_lies_and_where_it_is_served(

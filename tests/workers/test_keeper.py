@@ -11,10 +11,11 @@ import pytest
 
 from ddlp.core.batchfile import BatchId, batch_tensors
 from ddlp.core.errors import Unavailable
-from ddlp.core.messages import Attempt, Orders
-from ddlp.core.store import StoreAddress, StoredBatch, StoreOptions, open_store
+from ddlp.core.messages import Attempt, Orders, RoomInfo
+from ddlp.core.store import FolderStore, StoreAddress, StoredBatch, StoreOptions, open_store
 from ddlp.core.store.served import access_token
 from ddlp.workers.keeper import StoreKeeper
+from tests.conftest import wait_until
 
 RUN, OTHER = uuid.UUID(int=1), uuid.UUID(int=2)
 
@@ -33,18 +34,21 @@ def keeper(tmp_path: Path) -> Iterator[StoreKeeper]:
     found.stop()
 
 
-def test_what_lies_there_is_told_with_the_first_sign_of_life_and_now_and_then(
+def test_what_lies_there_is_told_once_each_time_it_was_looked_at(
     keeper: StoreKeeper, tmp_path: Path
 ) -> None:
     write(tmp_path, RUN, 1)
-    looks = [keeper.look() for _ in range(11)]
-    assert [set(stored) for _, stored in looks] == [{RUN}, *[set()] * 9, {RUN}]
-    assert looks[0][1][RUN] < 60
-    assert looks[1][0] is None
-    room = looks[0][0]
+    wait_until(lambda: keeper.take_news()[0] is not None)
+    assert keeper.take_news() == (None, {})
+    keeper.obey(Orders(over=[OTHER]))  # after which it looks again
+    wait_until(lambda: keeper._news is not None)
+    room, stored = keeper.take_news()
+    assert set(stored) == {RUN}
+    assert stored[RUN] < 60
     assert room is not None
     assert room.used_bytes is not None
     assert room.used_bytes >= 4 * 4096
+    assert keeper.room == room
 
 
 def test_what_is_of_no_use_is_cleared_away_and_nothing_else(
@@ -54,9 +58,7 @@ def test_what_is_of_no_use_is_cleared_away_and_nothing_else(
         write(tmp_path, run, token)
     void = Attempt(run=RUN, epoch=0, index=0, token=1)
     keeper.obey(Orders(over=[OTHER], discard=[void]))
-    left = [path.name for path in tmp_path.rglob("0*")]
-    assert left == ["00000-00000000-2"]
-    assert set(keeper.look()[1]) == {RUN}
+    wait_until(lambda: [p.name for p in tmp_path.rglob("0*")] == ["00000-00000000-2"])
 
 
 def test_a_batch_is_served_to_whoever_has_its_token(keeper: StoreKeeper, tmp_path: Path) -> None:
@@ -84,16 +86,37 @@ def test_nothing_is_served_unless_it_is_asked_for(tmp_path: Path) -> None:
     keeper.stop()
 
 
-def test_a_store_that_cannot_be_looked_into_is_no_end_of_the_worker(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_what_cannot_be_cleared_away_keeps_nothing_else_from_it(
+    keeper: StoreKeeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keeper = StoreKeeper(StoreAddress.given(tmp_path), StoreOptions())
+    remove = keeper._store.remove_run
 
     def broken(*_: object) -> None:
         raise OSError("the drive is gone")
 
-    for name in ("room", "runs", "discard", "remove_run"):
-        monkeypatch.setattr(keeper._store, name, broken)
-    assert keeper.look() == (None, {}) or keeper.look()[1] == {}
-    assert keeper.room().free_bytes is None
-    keeper.obey(Orders(over=[RUN]))
+    def only_other(run: uuid.UUID) -> None:
+        if run == RUN:
+            raise OSError("the drive is gone")
+        remove(run)
+
+    write(tmp_path, OTHER, 1)
+    monkeypatch.setattr(keeper._store, "discard", broken)
+    monkeypatch.setattr(keeper._store, "remove_run", only_other)
+    void = Attempt(run=RUN, epoch=0, index=0, token=1)
+    keeper.obey(Orders(over=[RUN, OTHER], discard=[void]))
+    wait_until(lambda: not list(tmp_path.iterdir()))
+
+
+def test_a_store_that_cannot_be_looked_into_is_no_end_of_the_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError("the drive is gone")
+
+    for name in ("room", "runs"):
+        monkeypatch.setattr(FolderStore, name, broken)
+    keeper = StoreKeeper(StoreAddress.given(tmp_path), StoreOptions())
+    keeper.start()
+    assert keeper.room == RoomInfo()
+    assert keeper.take_news() == (None, {})
+    keeper.stop()

@@ -24,7 +24,12 @@ def test_a_copy_has_the_same_version_and_finds_its_samples_elsewhere(
     elsewhere.parent.mkdir()
     elsewhere.symlink_to(images.parent)
     with index.open("rb") as source:
-        relocate(source, tmp_path / "cache" / "copy", {images.parent: elsewhere})
+        relocate(
+            source,
+            tmp_path / "cache" / "copy",
+            {images.parent: elsewhere},
+            DatasetIndex(index).version,
+        )
     original, copy = DatasetIndex(index), DatasetIndex(tmp_path / "cache" / "copy")
     assert copy.version == original.version
     assert copy.root == elsewhere / images.name
@@ -44,7 +49,7 @@ def test_what_is_below_no_folder_named_stays_where_it_is() -> None:
 @pytest.mark.parametrize("raw", [b"", b"<html>", b"DDLPIDX2" + b"\xff" * 8])
 def test_what_is_no_index_is_refused_and_leaves_nothing(tmp_path: Path, raw: bytes) -> None:
     with pytest.raises(InvalidInput):
-        relocate(io.BytesIO(raw), tmp_path / "cache" / "copy", {})
+        relocate(io.BytesIO(raw), tmp_path / "cache" / "copy", {}, "v")
     assert not (tmp_path / "cache").exists()
 
 
@@ -57,4 +62,16 @@ def test_pixels_that_lie_beside_an_index_cannot_come_along(tmp_path: Path) -> No
         (tmp_path / "index").open("rb") as source,
         pytest.raises(InvalidInput, match="uncompressed"),
     ):
-        relocate(source, tmp_path / "copy", {})
+        relocate(source, tmp_path / "copy", {}, "v")
+
+
+@pytest.mark.parametrize("kept", [1000, 0.5, -1])
+def test_an_index_that_is_cut_short_or_another_one_is_not_kept(
+    index: Path, tmp_path: Path, kept: float
+) -> None:
+    raw, version = index.read_bytes(), DatasetIndex(index).version
+    part = raw[: int(kept if kept > 1 else len(raw) * kept)] if kept > 0 else raw
+    wanted = version if kept > 0 else "another"
+    with pytest.raises(InvalidInput):
+        relocate(io.BytesIO(part), tmp_path / "cache" / "copy", {}, wanted)
+    assert list((tmp_path / "cache").iterdir()) == []

@@ -398,14 +398,17 @@ def test_images_below_kvikios_threshold_are_refused(reader: GdsReader, store: Fo
     assert raised.value.refusal.cause is Cause.TOO_SMALL
 
 
-def test_a_read_that_kvikio_cannot_do_is_left_to_another_path(stored: StoredBatch) -> None:
+def test_a_read_that_kvikio_cannot_do_is_left_to_another_path(
+    stored: StoredBatch, caplog: pytest.LogCaptureFixture
+) -> None:
     class Failing(PlainFiles):
         def read(self, path: str, memory: Any, nbytes: int, offset: int) -> int:
             raise RuntimeError("cuFile error: it is out of order")
 
     reader = GdsReader("cpu", target=HostTarget(), files=Failing())
-    with pytest.raises(NotByGds, match="out of order") as raised:
+    with pytest.raises(NotByGds, match="fails at reading some files") as raised:
         reader.read(wanted(stored))
+    assert "out of order" in caplog.text, "the reason is the same for all files, to be counted"
     assert raised.value.refusal.cause is Cause.READ_FAILED
 
 

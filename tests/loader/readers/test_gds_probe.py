@@ -130,27 +130,15 @@ def test_a_file_that_takes_no_direct_reads_is_refused(
     path = tmp_path / "batch"
     path.write_bytes(bytes(8192))
     monkeypatch.setattr(gds_probe, "direct_read_refusal", lambda path: "it takes no O_DIRECT")
-    refusal = file_refusal(path, Machine())
+    refusal = file_refusal(path)
     assert refusal is not None
     assert refusal.cause is Cause.NO_DIRECT
     assert "ext4" in refusal
 
 
-@pytest.mark.parametrize(("nbytes", "refused"), [(8192, False), (8191, True)])
-def test_a_file_below_kvikios_threshold_is_refused(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, nbytes: int, refused: bool
-) -> None:
-    path = tmp_path / "batch"
-    path.write_bytes(bytes(nbytes))
-    monkeypatch.setattr(gds_probe, "direct_read_refusal", lambda path: None)
-    refusal = file_refusal(path, Machine(least=8192))
-    assert (refusal is not None) is refused
-    assert refusal is None or refusal.cause is Cause.TOO_SMALL
-
-
 def test_a_file_that_is_gone_is_not_a_matter_of_the_path(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
-        file_refusal(tmp_path / "gone", Machine())
+        file_refusal(tmp_path / "gone")
 
 
 def test_sizes_are_named_in_a_refusal() -> None:
