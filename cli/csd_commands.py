@@ -1,5 +1,6 @@
 """The commands for computational storage devices: one line a command here, the work elsewhere."""
 
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -54,9 +55,13 @@ def csd_conformance(
 ) -> None:
     """Check a device against the contract; the status is 0 only if all checks were passed."""
     from ddlp.cli.conformance import Outcome, Subject, conform
+    from ddlp.cli.up import stop_on_term
 
     settings = load_settings()
-    subject = Subject(name, data, _broker(settings), settings.wait_timeout_s)
+    broker = running_broker(settings)
+    say = (lambda _: None) if as_json else (lambda line: print(line, file=sys.stderr, flush=True))
+    subject = Subject(name, data, broker, settings.wait_timeout_s, say)
+    stop_on_term()  # so that its runs are ended with it
     with ask.client(url) as client:
         findings = conform(client, subject)
     show([vars(finding) for finding in findings], as_json, ["check", "outcome", "found"])
@@ -64,7 +69,14 @@ def csd_conformance(
         raise typer.Exit(1)
 
 
-def _broker(settings: Settings) -> str | None:
+def running_broker(settings: Settings) -> str | None:
     """The broker in the settings, or the one that `ddlp up` started at home."""
     socket = settings.home.absolute() / "redis" / "redis.sock"
     return settings.redis_url or (f"unix://{socket}" if socket.exists() else None)
+
+
+def at_home(settings: Settings) -> Settings:
+    """With the server and the broker that `ddlp up` started at home, where none are named."""
+    return settings.model_copy(
+        update={"redis_url": running_broker(settings), "url": ask.found_url(settings)}
+    )

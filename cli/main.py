@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from ddlp.cli import ask
-from ddlp.cli.csd_commands import Driver, Profile, check_prong, csd
+from ddlp.cli.csd_commands import Driver, Profile, at_home, check_prong, csd
 from ddlp.cli.output import fail, show
 from ddlp.core.errors import DdlpError
 from ddlp.core.settings import load_settings
@@ -81,7 +81,7 @@ def worker(
     from ddlp.workers.worker import run_worker
 
     check_prong(prong, driver, profile)
-    settings = load_settings(device_name=name, csd_driver=driver, csd_profile=profile)
+    settings = at_home(load_settings(device_name=name, csd_driver=driver, csd_profile=profile))
     run_worker(settings, WorkerDevice.from_settings(settings, prong, slots))
 
 

@@ -9,6 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Self
+from urllib.parse import urlsplit
 
 from ddlp.cli.child import Child
 from ddlp.cli.embedded_redis import redis_command
@@ -29,6 +30,7 @@ class Stack:
 
     def __init__(self, settings: Settings) -> None:
         check_listen(settings)
+        _check_serving(settings)
         if settings.csd_devices:
             make_driver(settings)  # a wrong profile is said before anything is started
         self.settings = settings
@@ -202,6 +204,16 @@ def _take_lock(home: Path) -> int:
         ) from error
     os.ftruncate(lock, 0)
     return lock
+
+
+def _check_serving(settings: Settings) -> None:
+    """Several workers cannot serve their stores at one address."""
+    parts = urlsplit(settings.serve_store or "")
+    if parts.port and settings.csd_devices:
+        raise InvalidInput(
+            f"DDLP_SERVE_STORE={settings.serve_store} names one port for several workers; write "
+            f"http://{parts.hostname}:0, so that each takes a free one"
+        )
 
 
 def _unusable(home: Path, error: OSError) -> InvalidInput:

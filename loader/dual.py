@@ -5,9 +5,8 @@ import queue
 import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self
 
 try:
     import torch
@@ -24,6 +23,7 @@ from ddlp.core.types import BadPolicy, TailPolicy
 from ddlp.loader.buffers import Buffers
 from ddlp.loader.feed import Feed, LoaderState, RemoteFeed
 from ddlp.loader.local import LocalFeed, LocalRun
+from ddlp.loader.options import check_waiting, named, pipeline_of
 from ddlp.loader.prefetch import BatchReader, LeftOut, Position, Prefetcher
 from ddlp.loader.readers.choice import Preference, Readers, ReadOptions
 from ddlp.loader.readers.counts import ReadCounts
@@ -31,14 +31,11 @@ from ddlp.loader.tensors import TensorBatch, TensorOptions, ToTensors
 from ddlp.loader.timing import Timing
 
 _GLANCE_S = 0.5
-_MOST_AHEAD = 256
 _AHEAD_BYTES = 256 << 20
 _PATIENCE_S = 10.0
 """After so long it says aloud what it is waiting for."""
 
 log = logging.getLogger(__name__)
-
-_Choice = TypeVar("_Choice", bound=StrEnum)
 
 
 class DualLoader:
@@ -76,7 +73,7 @@ class DualLoader:
         require_gds: bool = False,
         wait_timeout_s: float | None = None,
     ) -> None:
-        _check_prefetch(prefetch)
+        check_waiting(prefetch, wait_timeout_s)
         tensors = TensorOptions(device, normalize, dtype, channels_last)
         options = ReadOptions(device, reader, require_gds)
         options.check_gds()
@@ -133,22 +130,22 @@ class DualLoader:
             require_gds: Fail rather than read what drives wrote through the host's memory.
             wait_timeout_s: How long one batch may be waited for.
         """
-        _check_prefetch(prefetch)
+        check_waiting(prefetch, wait_timeout_s)
         tensors = TensorOptions(device, normalize, dtype, channels_last)
         options = ReadOptions(device, reader, require_gds)
         options.check_gds()
         run = LocalRun(
             data=Path(data),
-            pipeline=_pipeline(pipeline),
+            pipeline=pipeline_of(pipeline),
             batch_size=batch_size,
             epochs=epochs,
             seed=seed,
             strategy=strategy,
             workers=workers or load_settings().cpu_workers_used,
             csd_speed=csd_speed,
-            on_bad=_named(BadPolicy, "on_bad", on_bad),
+            on_bad=named(BadPolicy, "on_bad", on_bad),
             max_bad_share=max_bad_share,
-            tail=_named(TailPolicy, "tail", tail),
+            tail=named(TailPolicy, "tail", tail),
             reorder_window=reorder_window,
         )
         loader = cls.__new__(cls)
@@ -403,21 +400,3 @@ class DualLoader:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def _check_prefetch(prefetch: int | None) -> None:
-    if prefetch is not None and not 1 <= prefetch <= _MOST_AHEAD:
-        raise InvalidInput(f"prefetch={prefetch} is not from 1 to {_MOST_AHEAD}")
-
-
-def _named(kind: type[_Choice], name: str, given: str) -> _Choice:
-    try:
-        return kind(given)
-    except ValueError as error:
-        raise InvalidInput(f"{name}={given!r} is none of {', '.join(kind)}") from error
-
-
-def _pipeline(given: str | dict[str, Any]) -> Pipeline:
-    if isinstance(given, str):
-        return Pipeline.preset(given)
-    return Pipeline.parse(PipelineSpec.model_validate(given))

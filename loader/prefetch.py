@@ -1,5 +1,6 @@
 """Reads batches ahead of the trainer, in a thread, for one epoch."""
 
+import logging
 import queue
 import threading
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from ddlp.loader.tensors import TensorBatch, ToTensors
 from ddlp.loader.timing import Timing
 
 _POLL_S = 1.0
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -219,6 +222,7 @@ class Prefetcher:
         )
 
     def _report(self, fed: FedBatch, error: DamagedBatch) -> None:
+        log.warning("batch %d of %s is made again: %s", fed.index, fed.device, error)
         report = Damaged(
             rank=self._rank,
             session=self._feed.attached.session,

@@ -44,6 +44,11 @@ class TensorOptions:
         if self.dtype not in _DTYPES:
             known = ", ".join(map(str, _DTYPES))
             raise InvalidInput(f"dtype={self.dtype!r} is not a type for images; use {known}")
+        if self.normalize is False and self.dtype is not torch.float32:
+            raise InvalidInput(
+                f"dtype={self.dtype} is for normalised images, and normalize is False: they stay "
+                "bytes; leave one of the two out"
+            )
         if not isinstance(self.channels_last, bool):
             raise InvalidInput(f"channels_last={self.channels_last!r} is not True or False")
         _check_device(self.device)

@@ -7,7 +7,7 @@ what a check can come to; each of the others is one check, or what several of th
 
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -52,6 +52,8 @@ class Subject:
     """Where the reference images are written to."""
     redis_url: str | None
     patience_s: float
+    say: Callable[[str], None] = lambda _: None
+    """Told what is being done."""
 
 
 def conform(client: Client, subject: Subject) -> list[Finding]:
@@ -90,10 +92,13 @@ class _Examination:
         why = "it needs a device that makes batches"
         stale, full = not_checked(STALE, why), not_checked(FULL, why)
         try:
+            self.subject.say("comparing an epoch of its batches with this host's …")
             taken = self._take(self.run)
             if not taken.problems:
                 root = watcher.root if watcher.sees else None
+                self.subject.say("sending it leases that are not valid any more …")
                 stale = self._stale(taken, root)
+                self.subject.say("filling its drive, if that is small enough; up to two minutes …")
                 full = self._fill(root)
         except DdlpError as error:
             return failed(BYTES, f"{self.device.name} makes no batches: {error}"), stale, full
@@ -180,7 +185,8 @@ def _device_alone(client: Client, name: str) -> DeviceInfo:
     """The device, if what is asked of its prong is asked of it."""
     device = _device(client, name)
     if not device.live:
-        raise Conflict(f"device {name} is not heard of; start it: ddlp worker --name {name}")
+        start = f"ddlp worker --prong {device.prong} --name {name}"
+        raise Conflict(f"device {name} is not heard of; start it: {start}")
     others = [
         other["name"]
         for other in client.get("/devices")

@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import shutil
 import uuid
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from PIL import Image
 from ddlp.cli.scan import follow_scan
 from ddlp.core.batchfile import Array, unseal
 from ddlp.core.client import Client
-from ddlp.core.errors import InvalidInput, NotAllowed, NotFound
+from ddlp.core.errors import DdlpError, InvalidInput, NotAllowed, NotFound
 from ddlp.core.messages import Lease, WorkSpec
 from ddlp.core.produce import Producer
 from ddlp.core.store import FolderStore, path_of
@@ -47,6 +48,17 @@ def write_images(folder: Path) -> None:
         path.write_bytes(raw.getvalue())
 
 
+def _check_own(folder: Path) -> None:
+    """Refuse a folder with anything in it that is not the reference's."""
+    others = [path.name for path in folder.iterdir()] if folder.is_dir() else []
+    foreign = sorted(set(others) - set(_CLASSES))
+    if foreign:
+        raise InvalidInput(
+            f"{folder} has {foreign[0]} in it, which is not of the reference; give a folder of its "
+            "own, or an empty one, with --data"
+        )
+
+
 def _image(number: int) -> tuple[Image.Image, str, dict[str, Any]]:
     width, height = 90 + number * 7 % 61, 80 + number * 11 % 53
     y, x = np.mgrid[:height, :width]
@@ -70,6 +82,8 @@ def _image(number: int) -> tuple[Image.Image, str, dict[str, Any]]:
 def add_dataset(client: Client, data: Path) -> str:
     """Write the images and have the server know them; its name."""
     folder = data.absolute()
+    fresh = not folder.exists()
+    _check_own(folder)
     name = f"ddlp-conformance-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
     try:
         write_images(folder)
@@ -81,12 +95,17 @@ def add_dataset(client: Client, data: Path) -> str:
     try:
         client.get(f"/datasets/{name}")
     except NotFound:
-        _register(client, folder, name)
+        try:
+            _register(client, folder, name)
+        except DdlpError:
+            if fresh:  # nothing is left behind where it is of no use
+                shutil.rmtree(folder)
+            raise
     info = follow_scan(client, name)
     if info["samples"] != IMAGES:
         raise InvalidInput(
-            f"the server finds {info['samples']} images in {folder}, not {IMAGES}; give an empty "
-            f"folder with --data, or remove this one and: ddlp dataset remove {name}"
+            f"the server finds {info['samples']} images in {folder}, not {IMAGES}; have it forget "
+            f"them (ddlp dataset remove {name}), and give an empty folder with --data"
         )
     return name
 

@@ -201,7 +201,7 @@ class RunInfo(Message):
     emulated: list[str] = Field(description="Prongs whose devices are emulated.")
     reads: list[ReadInfo] = Field(description="Bytes that trainers read, by path and reason.")
     held_up: str | None = Field(
-        None, description="Why a run under way makes nothing for now: a store that is full."
+        None, description="Why it makes nothing for now: a full store, or no device that lives."
     )
     created_at: float
     started_at: float | None

@@ -112,7 +112,12 @@ class ScheduleState:
 
     @property
     def held_up(self) -> str | None:
-        """Why prongs rest, in words; they try again by themselves."""
+        """Why nothing is made, or less than could be, in words; it goes on by itself."""
+        prongs = self.strategy.prongs
+        if not self.fleet.alive(prongs):
+            wanted = " or ".join(prongs)
+            start = f"ddlp worker --prong {prongs[0]}"
+            return f"no live device serves {wanted}; start one with: {start}"
         told = [f"{prong} rests: {rest.reason}" for prong, rest in self.resting.items()]
         return "; ".join(told) or None
 

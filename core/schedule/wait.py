@@ -10,15 +10,14 @@ def explain_wait(
     run: RunSchedule, epoch: int, now: float, last_seen: Mapping[str, float] | None = None
 ) -> str:
     """What a rank that got nothing is waiting for, in one sentence, and what can be done."""
-    prongs = run.strategy.prongs
-    if not run.fleet.alive(prongs):
-        wanted = " or ".join(prongs)
-        return f"no live device serves {wanted}; start one with: ddlp worker --prong {prongs[0]}"
+    held_up = run.held_up
+    if held_up is not None and not run.resting:
+        return held_up
     schedule = run.epochs.get(epoch)
     if schedule is None:
         return f"epoch {epoch} is not open yet; other ranks are still in an earlier one"
-    if run.held_up is not None:
-        return f"room in a store; {run.held_up}"
+    if held_up is not None:
+        return f"room in a store; {held_up}"
     if run.is_ahead(schedule):
         done = schedule.acknowledged
         slowest = done.index(min(done))

@@ -15,7 +15,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -173,7 +173,8 @@ class FolderStore:
         if self._over_bytes(more_bytes) > 0:
             raise NoRoom(
                 f"the store {self.root} has used up its quota of {self._quota_bytes} bytes; raise "
-                "DDLP_STORE_QUOTA_BYTES, or wait until batches are consumed"
+                "DDLP_STORE_QUOTA_BYTES, cancel runs that nobody trains with, or wait until "
+                "batches are consumed"
             )
         if usable_bytes(self.root) < more_bytes:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -204,8 +205,9 @@ class FolderStore:
         """Forget what an attempt left that counts no more."""
         path = self.root / batch_name(run, epoch, index, token)
         path.unlink(missing_ok=True)
-        for making in (path.parent / "making").glob(f"{token}-*"):
-            making.unlink(missing_ok=True)
+        with suppress(FileNotFoundError):  # others may remove the whole run meanwhile
+            for making in (path.parent / "making").glob(f"{token}-*"):
+                making.unlink(missing_ok=True)
 
     def remove_run(self, run: uuid.UUID) -> None:
         """Forget all files of a run."""

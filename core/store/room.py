@@ -38,9 +38,9 @@ def check_room(where: str, slots: int, batch_bytes: int, free_bytes: int | None)
         return None
     return (
         f"{where} has room for {_mib(free_bytes)} and needs {_mib(need)}: {slots} at work and two "
-        f"ready, {_mib(batch_bytes)} each; make room there (tmpfs: mount -o remount,size=…, a "
-        "container: --shm-size), choose another place with DDLP_CPU_STORE or DDLP_CSD_STORE, or "
-        "make batches smaller"
+        f"ready, {_mib(batch_bytes)} each; make room there (a quota: DDLP_STORE_QUOTA_BYTES; "
+        "tmpfs: mount -o remount,size=…; a container: --shm-size), choose another place with "
+        "DDLP_CPU_STORE or DDLP_CSD_STORE, or make batches smaller"
     )
 
 

@@ -106,7 +106,8 @@ class S3Store:
         if quota is not None and self._used_bytes() + nbytes > quota:
             raise NoRoom(
                 f"the store {self._address} has used up its quota of {quota} bytes; raise "
-                "DDLP_STORE_QUOTA_BYTES, or wait until batches are consumed"
+                "DDLP_STORE_QUOTA_BYTES, cancel runs that nobody trains with, or wait until "
+                "batches are consumed"
             )
 
     def _used_bytes(self) -> int:

@@ -24,7 +24,7 @@ from ddlp.loader.readers.base import Loaded, Reader, ReadsAhead, Wanted
 from ddlp.loader.readers.counts import ReadCounts
 from ddlp.loader.readers.direct import DirectReader
 from ddlp.loader.readers.gds import GdsReader, NotByGds
-from ddlp.loader.readers.gds_probe import device_refusal, file_refusal
+from ddlp.loader.readers.gds_probe import Cause, Refusal, device_refusal, file_refusal
 from ddlp.loader.readers.http import HttpReader
 from ddlp.loader.readers.mapped import MappedReader
 from ddlp.loader.readers.s3 import S3Reader
@@ -50,7 +50,7 @@ class ReadOptions:
         if self.require_gds and self.reader not in ("auto", "gds"):
             raise InvalidInput(f"reader={self.reader!r} and require_gds=True exclude each other")
 
-    def check_gds(self) -> str | None:
+    def check_gds(self) -> Refusal | None:
         """Why GDS does not reach the device; an error where it must."""
         refusal = device_refusal(self.device)
         if refusal is not None and (self.require_gds or self.reader == "gds"):
@@ -167,10 +167,10 @@ class Readers:
             raise _no_gds(str(gds))
         direct = direct_read_refusal(path)
         if direct is None:
-            return Choice(ReadPath.DIRECT, "asked for" if asked == "direct" else f"no GDS: {gds}")
+            return Choice(ReadPath.DIRECT, "asked for" if asked == "direct" else _why_direct(gds))
         if asked == "direct":
             raise Unavailable(f"reader='direct' cannot be had: {direct}")
-        return Choice(ReadPath.MMAP, f"no GDS: {gds}; no direct reads: {direct}")
+        return Choice(ReadPath.MMAP, f"through the page cache: {direct}")
 
     def _reader(self, path: ReadPath) -> Reader:
         if path not in self._made:
@@ -189,6 +189,13 @@ class Readers:
                 return HttpReader(self._buffers)
             case ReadPath.S3:
                 return S3Reader(self._buffers)
+
+
+def _why_direct(refusal: Refusal | None) -> str:
+    """Why a drive is read so: where no accelerator is fed, nobody misses GDS."""
+    if refusal is None or refusal.cause is Cause.NOT_CUDA:
+        return "a drive, read past the page cache"
+    return f"no GDS: {refusal}"
 
 
 def _no_gds(refusal: str) -> Unavailable:

@@ -157,7 +157,9 @@ def uses_p2p(config: Path) -> bool:
 def device_refusal(device: str, driver: Driver | None = None) -> Refusal | None:
     """Why a device cannot be read to from drives; None where it can."""
     if torch.device(device).type != "cuda":
-        return Refusal(Cause.NOT_CUDA, f"it reaches CUDA devices only, and tensors go to {device}")
+        return Refusal(
+            Cause.NOT_CUDA, f'it is for CUDA devices, such as device="cuda:0", not for {device!r}'
+        )
     driver = driver or CudaDriver()
     return _driver_refusal(driver) or _path_refusal(driver)
 

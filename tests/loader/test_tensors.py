@@ -86,7 +86,8 @@ def test_own_values_are_used(arrays: dict[str, Array]) -> None:
 def test_bytes_stay_bytes_where_nothing_is_to_be_normalised(
     arrays: dict[str, Array], wanted: Any, described: dict[str, object] | None
 ) -> None:
-    options = TensorOptions(normalize=wanted, dtype=torch.float16)
+    dtype = torch.float16 if wanted else torch.float32
+    options = TensorOptions(normalize=wanted, dtype=dtype)
     images = ToTensors(pipeline(described), options)(0, loaded(arrays)).images
     assert images.dtype == torch.uint8
     np.testing.assert_array_equal(images.numpy(), arrays["images"].transpose(0, 3, 1, 2))
@@ -185,7 +186,7 @@ def test_batches_that_are_kept_stay_as_they_are() -> None:
 @pytest.mark.parametrize("normalize", [True, False, "host"])
 def test_another_device_gets_all_but_the_samples(arrays: dict[str, Array], normalize: Any) -> None:
     arrays["boxes"] = np.zeros((3, 4), np.float32)
-    options = TensorOptions("meta", normalize, torch.bfloat16)
+    options = TensorOptions("meta", normalize, torch.bfloat16 if normalize else torch.float32)
     to_tensors = ToTensors(pipeline({}), options)
     batch = to_tensors.take_over(to_tensors(0, loaded(arrays)))
     moved = (batch.images, batch.labels, batch.extras["boxes"])
@@ -199,6 +200,7 @@ def test_another_device_gets_all_but_the_samples(arrays: dict[str, Array], norma
 @pytest.mark.parametrize(
     ("options", "words"),
     [
+        ({"normalize": False, "dtype": torch.bfloat16}, "is for normalised images"),
         ({"device": "gpu"}, "'gpu' is not known.*'cuda'"),
         ({"device": "cuda:99"}, "'cuda:99' is not there.*use 'cpu'"),
         ({"normalize": "device"}, "'device' is not True, False or 'host'"),

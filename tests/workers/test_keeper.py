@@ -5,6 +5,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -58,7 +59,8 @@ def test_what_is_of_no_use_is_cleared_away_and_nothing_else(
         write(tmp_path, run, token)
     void = Attempt(run=RUN, epoch=0, index=0, token=1)
     keeper.obey(Orders(over=[OTHER], discard=[void]))
-    wait_until(lambda: [p.name for p in tmp_path.rglob("0*")] == ["00000-00000000-2"])
+    # pathlib's own stumbles over folders that go meanwhile
+    wait_until(lambda: [Path(p).name for p in glob(f"{tmp_path}/*/0*")] == ["00000-00000000-2"])
 
 
 def test_a_batch_is_served_to_whoever_has_its_token(keeper: StoreKeeper, tmp_path: Path) -> None:

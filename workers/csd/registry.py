@@ -31,6 +31,11 @@ def make_driver(settings: Settings) -> CsdDriver:
             f"{_package(found[0])} adds a CSD driver {name!r}, which is the name of one of DDLP's "
             "own; uninstall it, or have it renamed"
         )
+    if name == "agent" and settings.csd_profile != "default":
+        raise InvalidInput(
+            f"profile {settings.csd_profile!r} is for emulated devices, and the driver is agent; "
+            "leave one of the two out"
+        )
     if name in DRIVERS:
         return DRIVERS[name](settings)
     if not found:

@@ -187,7 +187,7 @@ def test_a_quota_is_for_all_runs_together(store: FolderStore) -> None:
             write(run_store, batch)
         message = str(caught.value)
         assert f"{store.root} has used up its quota of {3 * BATCH_BYTES} bytes" in message
-        assert "raise DDLP_STORE_QUOTA_BYTES, or wait until batches are consumed" in message
+        assert "raise DDLP_STORE_QUOTA_BYTES, cancel runs" in message
     assert len(files(store.root)) == 3
 
 

@@ -67,7 +67,7 @@ def test_memory_of_this_host_is_mapped(memory: Path) -> None:
 def test_a_drive_is_read_past_the_page_cache_where_there_is_no_gds(tmp_path: Path) -> None:
     path, reason = way(take(tmp_path))
     assert path == "direct"
-    assert reason == "no GDS: it reaches CUDA devices only, and tensors go to cpu"
+    assert reason == "a drive, read past the page cache"
 
 
 def test_a_filesystem_without_direct_reads_is_mapped(
@@ -76,7 +76,7 @@ def test_a_filesystem_without_direct_reads_is_mapped(
     monkeypatch.setattr(choice, "direct_read_refusal", lambda _: "oldfs takes no O_DIRECT")
     path, reason = way(take(tmp_path))
     assert path == "mmap"
-    assert reason.endswith("no direct reads: oldfs takes no O_DIRECT")
+    assert reason == "through the page cache: oldfs takes no O_DIRECT"
     with pytest.raises(Unavailable, match="reader='direct' cannot be had: oldfs"):
         take(tmp_path, ReadOptions(reader="direct"))
 
@@ -137,8 +137,7 @@ def test_what_was_chosen_is_said_once(tmp_path: Path, caplog: pytest.LogCaptureF
         batch = batch_id(index, index + 1)
         readers.read(fed(batch, write(FolderStore(tmp_path), batch)), batch)
     assert [record.message for record in caplog.records] == [
-        "batches of csd0 are read by direct (no GDS: it reaches CUDA devices only, and tensors go "
-        "to cpu)"
+        "batches of csd0 are read by direct (a drive, read past the page cache)"
     ]
     [read] = readers.counts.totals()
     assert (read.batches, read.bytes) == (3, 3 * given_bytes(tmp_path))
@@ -154,7 +153,7 @@ def given_bytes(folder: Path) -> int:
 
 @pytest.mark.parametrize("options", [{"require_gds": True}, {"reader": "gds"}])
 def test_gds_that_is_required_and_not_there_fails_at_once_with_the_cause(options: Any) -> None:
-    with pytest.raises(Unavailable, match="required and cannot be had: it reaches CUDA devices"):
+    with pytest.raises(Unavailable, match="required and cannot be had: it is for CUDA devices"):
         Readers(ReadOptions(**options), Buffers())
 
 
