@@ -71,8 +71,15 @@ def test_what_cannot_be_checked_is_said_and_is_no_pass(host: UpProcess, folder: 
     [
         ("flip_a_byte", "bytes", "1 of 61440 bytes of images differ from this host's"),
         ("show_halves", "whole or absent", "visible before it was whole"),
-        ("ignore_denials", "stale token", "worked on a lease that counts no more"),
-        ("say_nothing_of_power", "power", "nobody knows what it draws"),
+        pytest.param(
+            "ignore_denials",
+            "stale token",
+            "worked on a lease that counts no more",
+            marks=pytest.mark.long,
+        ),
+        pytest.param(
+            "say_nothing_of_power", "power", "nobody knows what it draws", marks=pytest.mark.long
+        ),
     ],
 )
 def test_a_wrong_device_fails_where_it_is_wrong(

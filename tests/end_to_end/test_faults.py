@@ -26,7 +26,7 @@ def files_of(client: Client, run: str) -> Iterator[Path]:
         yield from sorted((store / name).glob("0*"))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.long) for n in (1, 2))])
 def test_damaged_and_missing_files_are_noticed_and_made_again(
     victim: UpProcess, client: Client, seed: int
 ) -> None:
