@@ -23,10 +23,11 @@ _BLOCK_BYTES = 4096
 def page_memory(nbytes: int) -> mmap.mmap:
     """Memory that begins at a page, as direct transfers need it.
 
-    Large pages are asked for where it is large: the kernel has each page to itself for a transfer,
-    and a twentieth of the time goes into that.
+    Large pages are asked for where it is large, and are only given to memory that is not shared:
+    the kernel takes hold of each page for a transfer, which costs more than the transfer itself.
     """
-    memory = mmap.mmap(-1, max(1, -(-nbytes // mmap.PAGESIZE)) * mmap.PAGESIZE)
+    pages = max(1, -(-nbytes // mmap.PAGESIZE))
+    memory = mmap.mmap(-1, pages * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     if len(memory) >= _LARGE_BYTES and _HUGE_PAGES is not None:
         with suppress(OSError):  # a kernel without them
             memory.madvise(_HUGE_PAGES)
