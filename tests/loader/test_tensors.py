@@ -1,6 +1,7 @@
 """Batches become tensors: values, devices, memory, and when a store gets its file back."""
 
 import gc
+import os
 import queue
 import threading
 import uuid
@@ -347,3 +348,23 @@ def test_a_file_of_a_store_is_free_again_when_training_is_done_with_it(tmp_path:
     gc.collect()
     assert not path.exists()
     assert (path.parent / "free" / path.name).exists()
+
+
+def test_a_forked_child_that_lets_go_of_a_tensor_does_not_give_its_file_back(
+    arrays: dict[str, Array], tmp_path: Path
+) -> None:
+    """Its parent still has it, and the file would be written over."""
+    given_back = tmp_path / "given back"
+    options = TensorOptions(normalize=False)
+    batch = ToTensors(pipeline({}), options)(0, loaded(arrays, given_back.touch, borrowed=True))
+    arrays.clear()
+    child = os.fork()
+    if child == 0:
+        del batch
+        gc.collect()
+        os._exit(0)
+    assert os.waitpid(child, 0)[1] == 0
+    assert not given_back.exists()
+    del batch
+    gc.collect()
+    assert given_back.exists()

@@ -196,3 +196,15 @@ def test_joules_of_a_prong_are_unknown_as_soon_as_one_device_does_not_say(
         entry = figures.energy("cpu", total)
     assert (entry.joules, entry.provenance) == (None, "unavailable")
     assert "does not say what it draws" in entry.method
+
+
+def test_a_drive_that_died_full_does_not_bound_the_runs_of_others(
+    plane: Plane, images: Path
+) -> None:
+    register(plane, Prong.CSD, name="dead", room=RoomInfo(free_bytes=1 << 20))
+    plane.now += 60
+    settle(plane)
+    register(plane, Prong.CSD, room=RoomInfo(free_bytes=1 << 40))
+    run = new_run(plane, images)
+    limits = ask(plane, lambda board, *_: board.run(run).schedule.limits)
+    assert limits.stored[Prong.CSD] > 1000

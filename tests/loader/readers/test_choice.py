@@ -112,6 +112,18 @@ def test_what_is_not_seen_here_is_fetched_from_its_host(tmp_path: Path) -> None:
         server.stop()
 
 
+def test_another_host_may_use_the_same_path_for_the_same_run(tmp_path: Path) -> None:
+    """The run's folder is here, with batches of this host; the file is on the other one."""
+    batch = batch_id()
+    stored = write(FolderStore(tmp_path), batch)
+    path_of(stored.location).unlink()
+    served = {"host": "faraway", "served": "http://faraway:8100/x", "access": "token"}
+    given = fed(batch, stored, **served)
+    readers = Readers(ReadOptions(), Buffers())
+    assert not readers.is_gone(given)
+    assert readers._choose(given, batch)[0].path is ReadPath.HTTP
+
+
 def test_what_nobody_serves_and_nobody_sees_is_an_error_with_the_remedy(tmp_path: Path) -> None:
     with pytest.raises(Unavailable, match=r"csd0 on faraway wrote .* DDLP_SERVE_STORE"):
         take(tmp_path, host="faraway", location=f"file:///not/here/{'x' * 9}/y")
