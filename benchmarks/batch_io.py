@@ -129,7 +129,7 @@ def _report(question: str, batches: Batches) -> Report:
         data=f"{count} batches of {_SAMPLES} × 224 × 224 × 3 uint8, {each:.1f} MB each, on {kind}",
         unit="MB/s",
         baseline="",
-        notes=[f"queue depth {DEPTH}, slices of {SLICE_BYTES >> 20} MiB, O_DIRECT, both ways"],
+        notes=[f"queue depth {DEPTH}, slices of {SLICE_BYTES >> 20} MiB; fio with its own memory"],
     )
 
 
