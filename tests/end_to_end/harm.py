@@ -2,7 +2,6 @@
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -44,26 +43,6 @@ def stopped(*processes: int) -> Iterator[None]:
         for process in processes:
             if Path(f"/proc/{process}").exists():
                 os.kill(process, signal.SIGCONT)
-
-
-@contextmanager
-def slowed(*processes: int) -> Iterator[None]:
-    """Let processes run for a tenth of the time only."""
-    over = threading.Event()
-
-    def hinder() -> None:
-        while not over.is_set():
-            with stopped(*processes):
-                over.wait(0.09)
-            over.wait(0.01)
-
-    thread = threading.Thread(target=hinder)
-    thread.start()
-    try:
-        yield
-    finally:
-        over.set()
-        thread.join()
 
 
 def stand_still(seconds: float, *processes: int) -> None:

@@ -9,13 +9,14 @@ import pytest
 from ddlp.core.client import Client
 from tests.conftest import UpProcess, add_fruit, wait_until
 from tests.end_to_end.device_worker import DeviceWorker
-from tests.end_to_end.harm import kill, once_at, pool, slowed, stopped
+from tests.end_to_end.harm import kill, once_at, pool, stopped
 from tests.end_to_end.test_epoch import ONCE
 from tests.end_to_end.test_worker_faults import RECOVERY_S, SLACK_S
 from tests.end_to_end.trainer import new_run, train
 
 BOTH = pytest.mark.parametrize("strategy", ["wrr", "mte"])
 SLOW = "0.003"
+BROKEN = str(Path(__file__).parent / "broken")
 
 
 @pytest.fixture(scope="module")
@@ -76,16 +77,27 @@ def test_a_drive_that_leaves_in_the_middle_of_an_epoch_is_not_missed(
         assert made(client, run)["cpu"] > 0
 
 
-def test_drives_faster_than_the_cpu_take_the_larger_share(host: UpProcess, client: Client) -> None:
+@pytest.fixture
+def dawdling(tmp_path: Path, images: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[UpProcess]:
+    """A stack without a drive whose CPU needs far longer for a batch than any noise lasts."""
+    monkeypatch.setenv("PYTHONPATH", BROKEN)
+    monkeypatch.setenv("BROKEN", "dawdle")
+    with UpProcess(tmp_path, [images], csd_devices="0", cpu_workers="1", cpu_window="4") as running:
+        add_fruit(running, images)
+        yield running
+
+
+def test_drives_faster_than_the_cpu_take_the_larger_share(dawdling: UpProcess) -> None:
+    sound = {"BROKEN": ""}
     with (
-        DeviceWorker(host, "fast-0", csd_speed="1"),
-        DeviceWorker(host, "fast-1", csd_speed="1"),
-        slowed(*pool(host.children()["cpu"])),
+        dawdling.client() as client,
+        DeviceWorker(dawdling, "fast-0", variables=sound, csd_speed="1"),
+        DeviceWorker(dawdling, "fast-1", variables=sound, csd_speed="1"),
     ):
         # The split of mte follows from the paces that the run before it left.
         for strategy in ("wrr", "mte"):
             run = new_run(client, strategy=strategy, batch_size=1)
-            [account] = train(host, run)
+            [account] = train(dawdling, run)
             assert account.samples == ONCE
             assert made(client, run)["csd"] > 60
 

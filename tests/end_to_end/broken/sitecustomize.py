@@ -1,4 +1,4 @@
-"""Loaded at the start of a worker that is to be wrong: BROKEN says in which way."""
+"""Loaded at the start of a worker that is to be wrong or slow: BROKEN says in which way."""
 
 import os
 import sys
@@ -18,6 +18,19 @@ def flip_a_byte() -> None:
         return mishaps
 
     Engine.fill = wrong  # type: ignore[method-assign]
+
+
+def dawdle() -> None:
+    """It needs a twentieth of a second more for every batch."""
+    from ddlp.core.pipeline import Engine
+
+    fill = Engine.fill
+
+    def slow(self: Any, epoch: int, samples: Any, out: Any) -> Any:
+        time.sleep(0.05)
+        return fill(self, epoch, samples, out)
+
+    Engine.fill = slow  # type: ignore[method-assign]
 
 
 def show_halves() -> None:
@@ -64,5 +77,5 @@ def say_nothing_of_power() -> None:
     )
 
 
-if "BROKEN" in os.environ and "worker" in sys.orig_argv:
+if os.environ.get("BROKEN") and "worker" in sys.orig_argv:
     globals()[os.environ["BROKEN"]]()
