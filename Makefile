@@ -22,7 +22,8 @@ test-long: setup browser ## Run the tests that take long
 
 test-arm: setup ## Run a worker on an emulated ARM processor, and compare its bytes
 	@scripts/arm-userland
-	@$(bin)/pytest -m arm tests/arm $(ARGS)
+	@scripts/system-packages gcc-aarch64-linux-gnu=aarch64-linux-gnu-gcc libc6-dev-arm64-cross
+	@$(bin)/pytest -m "not long" tests/arm tests/core/image/test_processors.py $(ARGS)
 
 check: setup ## Lint, check the format, the types and the layers
 	@$(bin)/ruff check

@@ -9,6 +9,8 @@ import signal
 import subprocess
 import sys
 import uuid
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -36,10 +38,13 @@ class Entry:
     """Whether it needs the peers' Python."""
     splits: bool = False
     """Whether it uses several cores by a process on each, instead of threads or workers."""
+    ending: str = ""
+    """Leads from the images to the form of them that it reads: "-packed" lies beside them."""
 
     def tasks(self, task: Task) -> list[Task]:
         """The tasks of its processes."""
         task = replace(task, contestant=self.contestant, variant=self.variant)
+        task = replace(task, data=task.data + self.ending)
         if not self.splits:
             return [task]
         parts = len(task.cores)
@@ -157,11 +162,83 @@ class _Child:
         return said[-1] if said else f"ended with {code}"
 
     def _signal(self, number: int) -> None:
-        """To all of its processes, the workers it has started included."""
+        """To all of its processes, the workers it has started included, whatever their session."""
+        tree = _descendants(self._process.pid)
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self._process.pid, number)
+        for pid in tree:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+
+
+def _descendants(pid: int) -> list[int]:
+    found = []
+    for children in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, children.read_text().split()):
+                found += [child, *_descendants(child)]
+    return found
 
 
 def _threads(count: int) -> dict[str, str]:
     names = ("OMP", "MKL", "OPENBLAS", "NUMBA")
     return {f"{name}_NUM_THREADS": str(count) for name in names} | {"OMP_WAIT_POLICY": "passive"}
+
+
+Lines = dict[tuple[Entry, tuple[int, ...]], Line]
+Rounds = dict[tuple[Entry, tuple[int, ...]], list[Outcome]]
+
+
+@contextmanager
+def open_lines(
+    entries: tuple[Entry, ...], tasks: list[Task], least_s: float, notes: list[str]
+) -> Iterator[Lines]:
+    """All contestants, warm and standing still; those that cannot take part are noted."""
+    lines: Lines = {}
+    with ExitStack() as stack:
+        for task in tasks:
+            for entry in entries:
+                try:
+                    line = Line(entry, task, least_s)
+                except LeftOut as error:
+                    _note(notes, error)
+                    continue
+                stack.callback(line.close)
+                lines[entry, task.cores] = line
+        yield lines
+
+
+def run_rounds(
+    lines: Lines, count: int, notes: list[str], before: Callable[[], None] | None = None
+) -> Rounds:
+    """Everybody in turn, again and again; who fails on the way is dropped and noted."""
+    found: Rounds = {key: [] for key in lines}
+    for _ in range(count):
+        for key in list(found):
+            if before is not None:
+                before()
+            try:
+                found[key].append(lines[key].round())
+            except LeftOut as error:
+                _note(notes, LeftOut(f"{key[0].name}, {len(key[1])} cores: {error}"))
+                del found[key]
+    return found
+
+
+def _note(notes: list[str], error: LeftOut) -> None:
+    note = f"left out: {error}"
+    if note not in notes:
+        notes.append(note)
+
+
+def scaling(
+    found: dict[Entry, list[Outcome]], one: dict[Entry, list[Outcome]]
+) -> dict[str, list[float]]:
+    """How many times faster than on one core in the same round."""
+    return {
+        entry.name: [
+            (two.images / two.wall_s) / (single.images / single.wall_s)
+            for two, single in zip(found[entry], outcomes, strict=True)
+        ]
+        for entry, outcomes in one.items()
+    }

@@ -11,12 +11,11 @@ round. A ratio compares two of the same round.
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 from benchmarks import photos, small_pictures
-from benchmarks.contest import Entry, LeftOut, Line
+from benchmarks.contest import Entry, open_lines, run_rounds, scaling
 from benchmarks.report import Report, Reports
 from benchmarks.task import CIFAR_TRAIN, IMAGENET_TRAIN, IMAGENET_VAL, Outcome, Task
 
@@ -122,9 +121,9 @@ def _measure(job: Job, data: _Data, scale: Scale) -> Iterator[Report]:
     entries = (REFERENCE, *OURS, *(job.peers if scale.peers else ()))
     notes: list[str] = []
     tasks = [data.task(job, cores) for cores in sets]
-    with _lines(entries, tasks, scale.least_s, notes) as lines:
+    with open_lines(entries, tasks, scale.least_s, notes) as lines:
         about = {entry.name: line.about for (entry, _), line in lines.items()}
-        rounds = _rounds(lines, scale.rounds, notes)
+        rounds = run_rounds(lines, scale.rounds, notes)
     notes[:0] = [f"{name}: {version}" for name, version in about.items()]
     for number, cores in enumerate(sets):
         found = {entry: rounds[entry, cores] for entry in entries if (entry, cores) in rounds}
@@ -132,50 +131,8 @@ def _measure(job: Job, data: _Data, scale: Scale) -> Iterator[Report]:
         report = _report(job, data, found, len(cores))
         report.notes = notes if number == 0 else []
         if number:
-            report.beside["times one core"] = _scaling(found, one)
+            report.beside["times one core"] = scaling(found, one)
         yield report
-
-
-Lines = dict[tuple[Entry, tuple[int, ...]], Line]
-Rounds = dict[tuple[Entry, tuple[int, ...]], list[Outcome]]
-
-
-@contextmanager
-def _lines(
-    entries: tuple[Entry, ...], tasks: list[Task], least_s: float, notes: list[str]
-) -> Iterator[Lines]:
-    """All contestants, warm and standing still; those that cannot take part are noted."""
-    lines: Lines = {}
-    with ExitStack() as stack:
-        for task in tasks:
-            for entry in entries:
-                try:
-                    line = Line(entry, task, least_s)
-                except LeftOut as error:
-                    _note(notes, error)
-                    continue
-                stack.callback(line.close)
-                lines[entry, task.cores] = line
-        yield lines
-
-
-def _rounds(lines: Lines, count: int, notes: list[str]) -> Rounds:
-    """Everybody in turn, again and again; who fails on the way is dropped and noted."""
-    found: Rounds = {key: [] for key in lines}
-    for _ in range(count):
-        for key in list(found):
-            try:
-                found[key].append(lines[key].round())
-            except LeftOut as error:
-                _note(notes, LeftOut(f"{key[0].name}, {len(key[1])} cores: {error}"))
-                del found[key]
-    return found
-
-
-def _note(notes: list[str], error: LeftOut) -> None:
-    note = f"left out: {error}"
-    if note not in notes:
-        notes.append(note)
 
 
 def _report(job: Job, data: _Data, found: dict[Entry, list[Outcome]], cores: int) -> Report:
@@ -196,19 +153,6 @@ def _report(job: Job, data: _Data, found: dict[Entry, list[Outcome]], cores: int
             }
         },
     )
-
-
-def _scaling(
-    found: dict[Entry, list[Outcome]], one: dict[Entry, list[Outcome]]
-) -> dict[str, list[float]]:
-    """How many times faster than on one core in the same round."""
-    return {
-        entry.name: [
-            (two.images / two.wall_s) / (single.images / single.wall_s)
-            for two, single in zip(found[entry], outcomes, strict=True)
-        ]
-        for entry, outcomes in one.items()
-    }
 
 
 def _cores(count: int) -> str:

@@ -33,8 +33,11 @@ def dataset(folder: Path, images: int) -> tuple[Path, str]:
     return photos.root, photos.about
 
 
-def arrange(folder: Path, images: int, real: bool = True) -> Photos:
-    """Lay out so many images: real ones, repeated as often as needed, or drawn ones."""
+def arrange(folder: Path, images: int, real: bool = True, copies: bool = False) -> Photos:
+    """Lay out so many images: real ones, repeated as often as needed, or drawn ones.
+
+    Those that are repeated are the same file again, unless they are to be copies.
+    """
     root = folder / "photos"
     found = sorted(_REAL.rglob("*")) if real and _REAL.is_dir() else []
     sources = [path for path in found if path.suffix.lower() in (".jpg", ".jpeg")]
@@ -45,7 +48,10 @@ def arrange(folder: Path, images: int, real: bool = True) -> Photos:
         target = root / ("even", "odd")[number % 2] / f"{number:06d}.jpg"
         target.parent.mkdir(parents=True, exist_ok=True)
         try:
-            os.link(source, target)
+            if copies:
+                shutil.copyfile(source, target)
+            else:
+                os.link(source, target)
         except OSError:
             shutil.copy2(source, target)
     return _described(root, images, min(images, len(sources)), "real JPEG photographs")

@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,6 +10,7 @@ import typer
 
 from ddlp.cli import ask
 from ddlp.cli.csd_commands import Driver, Profile, at_home, check_prong, csd
+from ddlp.cli.dataset_commands import datasets
 from ddlp.cli.output import fail, show
 from ddlp.core.errors import DdlpError
 from ddlp.core.settings import load_settings
@@ -22,7 +22,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-datasets = typer.Typer(help="Datasets.", no_args_is_help=True)
 pipelines = typer.Typer(help="Pipelines.", no_args_is_help=True)
 devices = typer.Typer(help="Devices.", no_args_is_help=True)
 runs = typer.Typer(help="Runs.", no_args_is_help=True)
@@ -38,19 +37,13 @@ Limit = Annotated[int, typer.Option(min=1, max=200, help="How many at most.")]
 RunRef = Annotated[str, typer.Argument(help="Name or id of a run.")]
 
 
-class Check(StrEnum):
-    """How closely a scan looks."""
-
-    QUICK = "quick"
-    FULL = "full"
-
-
 @app.command()
 def up(
     home: Annotated[Path | None, typer.Option(help="Folder for everything it keeps.")] = None,
     port: Annotated[int | None, typer.Option(help="Port; 0 takes a free one.")] = None,
     allow: Annotated[
-        list[Path] | None, typer.Option(help="Folder below which datasets may be read.")
+        list[Path] | None,
+        typer.Option(help="Folder below which datasets may be read, and packed ones written."),
     ] = None,
     workers: Annotated[int | None, typer.Option(help="CPU worker processes.")] = None,
 ) -> None:
@@ -102,87 +95,6 @@ def doctor(as_json: Json = False) -> None:
     from ddlp.cli.doctor import examine
 
     show(examine(load_settings()), as_json)
-
-
-@datasets.command("add")
-def dataset_add(
-    data: Annotated[
-        Path, typer.Argument(help="A folder with one subfolder a class, or a file of samples.")
-    ],
-    name: Annotated[str | None, typer.Option(help="A name for it.")] = None,
-    check: Annotated[
-        Check, typer.Option(help="Read each image's head, or decode each image.")
-    ] = Check.QUICK,
-    wait: Annotated[bool, typer.Option(help="Wait for the end of the scan.")] = True,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    """Register images; they are scanned in the background, and bad ones are left out."""
-    from ddlp.cli.scan import follow_scan
-
-    body = {"uri": str(data.absolute()), "name": name, "check": check.value}
-    info = ask.make(url, "/datasets", body)
-    if wait:
-        with ask.client(url) as client:
-            info = follow_scan(client, info["name"])
-    show(info, as_json)
-
-
-@datasets.command("list")
-def dataset_list(url: Url = None, as_json: Json = False) -> None:
-    """All datasets."""
-    columns = ["name", "state", "kind", "samples", "rejected", "total_bytes", "uri"]
-    show(ask.get(url, "/datasets"), as_json, columns)
-
-
-@datasets.command("show")
-def dataset_show(name: str, url: Url = None, as_json: Json = False) -> None:
-    """One dataset."""
-    show(ask.get(url, f"/datasets/{name}"), as_json)
-
-
-@datasets.command("rejected")
-def dataset_rejected(
-    name: str,
-    offset: Annotated[int, typer.Option(min=0, help="How many to pass over.")] = 0,
-    limit: Limit = 100,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    """Files that the scan left out, and why."""
-    path = f"/datasets/{name}/rejected?offset={offset}&limit={limit}"
-    show(ask.get(url, path), as_json, ["name", "reason"])
-
-
-@datasets.command("remove")
-def dataset_remove(name: str, url: Url = None, as_json: Json = False) -> None:
-    """Forget a dataset that no run needs any more; its files stay where they are."""
-    ask.delete(url, f"/datasets/{name}")
-    show({"removed": name}, as_json)
-
-
-@datasets.command("preview")
-def dataset_preview(
-    name: str,
-    pipeline: Annotated[str, typer.Option(help="Name of a pipeline.")] = "imagenet-train",
-    samples: Annotated[str, typer.Option(help="Sample numbers, separated by commas.")] = "0,1,2",
-    seed: Annotated[int, typer.Option(help="As of the run.")] = 0,
-    epoch: Annotated[int, typer.Option(help="As of the run.")] = 0,
-    explain: Annotated[bool, typer.Option("--explain", help="Show the parameters drawn.")] = False,
-    out: Annotated[Path | None, typer.Option(help="PNG file for a sheet of pictures.")] = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    """Show what a pipeline makes of samples: which, what chance decides, and how they look."""
-    from ddlp.cli.preview import lines, preview
-
-    question = {"pipeline": pipeline, "samples": samples, "seed": seed, "epoch": epoch}
-    with ask.client(url) as client:
-        found = preview(client, name, question, out)
-    if explain and not as_json:
-        print("\n".join(lines(found)))
-    else:
-        show(found, as_json, ["sample", "name", "class_name", "label", "width", "height"])
 
 
 @pipelines.command("add")

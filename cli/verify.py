@@ -17,7 +17,7 @@ def collect(client: Client, run: str) -> dict[str, Any]:
     """All certificates of a run, with what they must fit: can be kept, and checked anywhere."""
     info = client.get(f"/runs/{run}")
     numbers = [epoch["number"] for epoch in client.get(f"/runs/{run}/epochs")]
-    kept = ("id", "name", "epochs", *OF_THE_RUN)
+    kept = ("id", "name", "epochs", "storage", *OF_THE_RUN)
     return {
         "format": _FORMAT,
         "run": {name: info[name] for name in kept},
@@ -88,6 +88,9 @@ def _problems(
         for name, value in asked.items()
         if said[name] != value
     ]
+    storage = run.get("storage")
+    if None not in (storage, certificate.storage) and storage != certificate.storage:
+        problems.append(f"it is of storage {certificate.storage}, not {storage}")
     if certificate.previous != previous:
         problems.append("it is not chained to the one before it")
     return problems + verify(certificate)

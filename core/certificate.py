@@ -84,6 +84,9 @@ class Certificate(Message):
     batch_size: int = Field(ge=1)
     tail: TailPolicy
     on_bad: BadPolicy
+    storage: str | None = Field(
+        None, description="In which form the samples were read; batches do not depend on it."
+    )
     strategy: str
     segments: list[Delivered] = Field(min_length=1)
     makers: list[Makers]
@@ -178,7 +181,7 @@ def seal(body: dict[str, Any]) -> Certificate:
         "exactly_once": not problems,
         "problems": problems,
     }
-    whole = {**draft.model_dump(mode="json", exclude={"digest"}), **verdict}
+    whole = {**_sealed_part(draft), **verdict}
     return Certificate.model_validate({**whole, "digest": _digest(whole)})
 
 
@@ -193,10 +196,15 @@ def verify(certificate: Certificate) -> list[str]:
     problems = problems_of(certificate)
     if certificate.exactly_once != (not problems) or certificate.problems != problems:
         problems.append("it says otherwise of itself")
-    body = certificate.model_dump(mode="json", exclude={"digest"})
-    if _digest(body) != certificate.digest:
+    if _digest(_sealed_part(certificate)) != certificate.digest:
         problems.append("its digest does not fit its content")
     return problems
+
+
+def _sealed_part(certificate: Certificate) -> dict[str, Any]:
+    """What the digest covers; certificates from before storage forms were named have none."""
+    silent = {"digest"} | ({"storage"} if certificate.storage is None else set())
+    return certificate.model_dump(mode="json", exclude=silent)
 
 
 def problems_of(certificate: Certificate) -> list[str]:

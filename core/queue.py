@@ -11,6 +11,8 @@ from ddlp.core.types import Prong
 from ddlp.core.urls import without_password
 
 TASK = "ddlp.produce"
+PACK = "ddlp.pack"
+"""Write one shard of a packed dataset."""
 
 
 def create_celery(redis_url: str) -> Celery:

@@ -49,8 +49,8 @@ class Settings(BaseSettings):
     )
     dataset_roots: Annotated[list[Path], NoDecode] = Field(
         [],
-        description="Folders, separated by ':', below which datasets may be read; "
-        "the folder the server was started in where left out.",
+        description="Folders, separated by ':', below which datasets may be read and packed ones "
+        "written; the folder the server was started in where left out.",
     )
     dataset_map: Annotated[dict[Path, Path], NoDecode] = Field(
         {},
@@ -147,6 +147,12 @@ class Settings(BaseSettings):
     )
     csd_store_bytes: int = Field(
         4 << 30, ge=1 << 20, description="Bytes of the CSD prong that may lie unconsumed, a run."
+    )
+    pack_shard_samples: int = Field(
+        1024,
+        ge=1,
+        le=1_000_000,
+        description="Samples in a shard of a packed dataset: what one worker packs at a time.",
     )
     device_timeout_s: float = Field(
         6.0,

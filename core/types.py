@@ -94,8 +94,10 @@ class End(StrEnum):
 
 
 class DatasetState(StrEnum):
-    """Where the scan of a dataset stands."""
+    """Where a dataset stands on its way to being used."""
 
+    PACKING = "packing"
+    """Workers write its shards; it is scanned once they are all there."""
     SCANNING = "scanning"
     READY = "ready"
     FAILED = "failed"

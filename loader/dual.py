@@ -109,7 +109,7 @@ class DualLoader:
         """Preprocess images in processes of this machine; no server is needed.
 
         Args:
-            data: A folder with one subfolder a class, a manifest, tar files or arrays.
+            data: A folder with one subfolder a class, a manifest, tar files, arrays, packed shards.
             pipeline: A preset's name, or {"transforms": [...]}.
             batch_size: Samples a batch.
             epochs: Passes over the data.

@@ -16,7 +16,18 @@ from ddlp.server.context import Context
 from ddlp.server.database import Database, migrate
 from ddlp.server.dispatcher import Dispatcher
 from ddlp.server.notary import Notary
-from ddlp.server.routes import datasets, devices, events, feed, health, leases, pipelines, runs
+from ddlp.server.packer import Packer
+from ddlp.server.routes import (
+    datasets,
+    devices,
+    events,
+    feed,
+    health,
+    leases,
+    packings,
+    pipelines,
+    runs,
+)
 from ddlp.server.scanner import Scanner
 from ddlp.server.security import Guard
 
@@ -34,7 +45,7 @@ def create_api(context: Context) -> FastAPI:
     app = FastAPI(title="DDLP", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.context = context
     # Routes are tried one after the other: those of workers and trainers come first.
-    for routes in (leases, feed, devices, runs, events, datasets, pipelines):
+    for routes in (leases, feed, devices, packings, runs, events, datasets, pipelines):
         app.include_router(routes.router, prefix="/api/v1")
     app.include_router(health.router)
     app.add_exception_handler(DdlpError, _report)
@@ -53,17 +64,21 @@ def open_context(settings: Settings) -> Context:
     migrate(database.engine)
     dispatcher = Dispatcher(database, Board(settings), broker.send)
     scanner = Scanner(database, settings)
+    packer = Packer(database, settings, broker.send_pack, scanner.begin, dispatcher.now)
     notary = Notary(database)
     broker.start()
     dispatcher.start()
     scanner.start()
+    packer.resume()
+    packer.start()
     notary.start()
-    return Context(settings, database, dispatcher, broker, scanner, notary)
+    return Context(settings, database, dispatcher, broker, scanner, packer, notary)
 
 
 def close_context(context: Context) -> None:
     """Stop the threads; batches on the server's own tmpfs go with it, to be made again."""
     context.notary.stop()
+    context.packer.stop()
     context.scanner.stop()
     context.dispatcher.stop()
     context.broker.close()

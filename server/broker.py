@@ -1,19 +1,20 @@
 """Sends wake-ups to the Celery queues from a thread of its own.
 
 A message may be lost: a broker that is away or slow must never hold up the dispatcher, so what does
-not fit the short line before this thread is dropped, and its lease is given out again later.
+not fit the short line before this thread is dropped, and its lease or shard is sent again later.
 """
 
 import logging
 import queue
 import threading
+from typing import Any
 
 from celery import Celery
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
-from ddlp.core.messages import Lease
-from ddlp.core.queue import TASK, check_broker, create_celery
+from ddlp.core.messages import Lease, PackTask
+from ddlp.core.queue import PACK, TASK, check_broker, create_celery
 from ddlp.core.types import Prong
 
 _LINE = 4096
@@ -28,7 +29,7 @@ class Broker:
     def __init__(self, redis_url: str) -> None:
         self._url = redis_url
         self._celery: Celery = create_celery(redis_url)
-        self._line: queue.Queue[tuple[Prong, list[Lease]] | None] = queue.Queue(_LINE)
+        self._line: queue.Queue[tuple[str, Prong, Any] | None] = queue.Queue(_LINE)
         self._thread = threading.Thread(target=self._work, name="broker", daemon=True)
 
     def start(self) -> None:
@@ -40,9 +41,16 @@ class Broker:
         check_broker(self._url)
 
     def send(self, prong: Prong, leases: list[Lease]) -> None:
-        """Queue a wake-up; never waits."""
+        """Queue a wake-up for batches; never waits."""
+        self._queue(TASK, prong, [lease.model_dump(mode="json") for lease in leases])
+
+    def send_pack(self, prong: Prong, task: PackTask) -> None:
+        """Queue a wake-up for one shard; never waits."""
+        self._queue(PACK, prong, task.model_dump(mode="json"))
+
+    def _queue(self, task: str, prong: Prong, body: Any) -> None:
         try:
-            self._line.put_nowait((prong, leases))
+            self._line.put_nowait((task, prong, body))
         except queue.Full:
             log.warning("the broker is too slow; a wake-up was dropped")
 
@@ -54,11 +62,11 @@ class Broker:
 
     def _work(self) -> None:
         while (item := self._line.get()) is not None:
-            prong, leases = item
+            task, prong, body = item
             try:
                 self._celery.send_task(
-                    TASK,
-                    args=[[lease.model_dump(mode="json") for lease in leases]],
+                    task,
+                    args=[body],
                     queue=prong.value,
                     expires=_EXPIRES_S,
                     retry=False,

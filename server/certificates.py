@@ -101,6 +101,7 @@ def draw_up(session: Session, run: Run, epoch: Epoch, previous: str) -> Certific
     return seal(
         {
             **_facts(run),
+            "storage": run.storage,
             "epoch": epoch.number,
             "state": epoch.state,
             "strategy": run.strategy,

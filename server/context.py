@@ -18,6 +18,7 @@ from ddlp.server.database import Database
 from ddlp.server.dispatcher import Dispatcher
 from ddlp.server.models import Run
 from ddlp.server.notary import Notary
+from ddlp.server.packer import Packer
 from ddlp.server.scanner import Scanner
 
 
@@ -30,6 +31,7 @@ class Context:
     dispatcher: Dispatcher
     broker: Broker
     scanner: Scanner
+    packer: Packer
     notary: Notary
     streams: int = 0
     """Open event streams."""

@@ -7,16 +7,24 @@ from pathlib import Path
 
 from sqlalchemy import delete, exists, select
 from sqlalchemy.exc import IntegrityError
-from sqlalchemy.orm import Session
+from sqlalchemy.orm import Session, aliased
 
 from ddlp.core.dataset import DatasetIndex
 from ddlp.core.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from ddlp.core.lifecycle import ACTIVE
-from ddlp.core.messages import DatasetCreate, DatasetInfo, RejectedInfo, ScanInfo
+from ddlp.core.messages import (
+    DatasetCreate,
+    DatasetInfo,
+    PackingInfo,
+    RejectedInfo,
+    ScanInfo,
+)
 from ddlp.core.settings import Settings
 from ddlp.core.types import DatasetState
+from ddlp.server import pack_folders
 from ddlp.server.ledger import audit
 from ddlp.server.models import Dataset, Run
+from ddlp.server.pack_plan import check_version, pixels_of, plan_of
 
 
 def add(session: Session, settings: Settings, body: DatasetCreate) -> Dataset:
@@ -54,39 +62,67 @@ def finish(session: Session, dataset_id: uuid.UUID) -> bool:
     if row is None:
         return False
     index = DatasetIndex(Path(row.index_path))
+    check_version(row, index)
     row.state = DatasetState.READY.value
     row.kind, row.version, row.samples = index.kind, index.version, index.samples
     row.classes, row.total_bytes = list(index.classes), index.total_bytes
-    row.rejected = index.rejected
+    row.rejected, row.packed_with = index.rejected, index.packing
     detail = {"samples": row.samples, "rejected": row.rejected}
     audit(session, "dataset.ready", row.name, time.time(), **detail)
     return True
 
 
 def fail(session: Session, dataset_id: uuid.UUID, reason: str) -> None:
-    """A scan came to nothing."""
+    """A scan or a packing came to nothing."""
     row = session.get(Dataset, dataset_id)
     if row is not None:
         row.state, row.reason = DatasetState.FAILED.value, reason
         audit(session, "dataset.failed", row.name, time.time(), reason=reason)
 
 
-def remove(session: Session, name: str) -> Dataset:
-    """Forget a dataset that no run needs any more; its files stay where they are."""
+def remove(session: Session, settings: Settings, name: str, *, only_copy: bool = False) -> Dataset:
+    """Forget a dataset that no run and no packing needs any more.
+
+    One whose shards would go, and may be all that there is, only goes where that is accepted.
+    """
     row = find(session, name)
+    if not only_copy:
+        _check_origin_is_known(session, settings, row)
     # A run that is made at this moment is either seen below, or finds no dataset: PostgreSQL makes
     # one wait for the other by this lock, SQLite by the one statement that looks and deletes.
     session.execute(select(Dataset.id).where(Dataset.id == row.id).with_for_update())
     active = [state.value for state in ACTIVE]
     using = (Run.dataset_id == row.id, Run.state.in_(active))
-    unused = delete(Dataset).where(Dataset.id == row.id, ~exists().where(*using))
+    made = aliased(Dataset)
+    packing = (made.origin_id == row.id, made.state == DatasetState.PACKING.value)
+    unused = delete(Dataset).where(
+        Dataset.id == row.id, ~exists().where(*using), ~exists().where(*packing)
+    )
     if session.execute(unused.returning(Dataset.id)).first() is None:
-        users = ", ".join(session.scalars(select(Run.name).where(*using)))
+        users = [*session.scalars(select(Run.name).where(*using))]
+        makes = session.scalars(select(made.name).where(*packing))
+        users += [f"the packing of {made_of_it}" for made_of_it in makes]
         if not users:
             raise NotFound(f"dataset {name} was removed meanwhile; see: ddlp dataset list")
-        raise Conflict(f"dataset {name} is used by {users}; cancel that first, or wait for its end")
+        raise Conflict(
+            f"dataset {name} is used by {', '.join(users)}; cancel that first, or wait for its end"
+        )
     audit(session, "dataset.remove", name, time.time(), uri=row.uri)
     return row
+
+
+def _check_origin_is_known(session: Session, settings: Settings, row: Dataset) -> None:
+    if row.packing is None or not pack_folders.goes(session, settings, row, plan_of(row)):
+        return
+    if row.origin_id is not None and is_known(session, row.origin_id):
+        return
+    if next(Path(row.uri).glob("*.ddlp"), None) is not None:
+        raise Conflict(
+            f"dataset {row.origin}, of which {row.name} was made, is not registered any more: the "
+            f"shards in {row.uri}, which would be removed, may be the only copy; to keep them, "
+            f"copy that folder, or make files of them with: ddlp dataset unpack {row.name} --into "
+            "FOLDER; to remove them all the same, say --yes (REST: ?only_copy=true)"
+        )
 
 
 def allowed_path(settings: Settings, uri: str) -> Path:
@@ -107,6 +143,13 @@ def allowed_path(settings: Settings, uri: str) -> Path:
     return path
 
 
+def place_of(settings: Settings, row: Dataset) -> Path:
+    """Where a dataset lies; what was packed here may lie at home too."""
+    if row.packing is not None:
+        return pack_folders.allowed(settings, row.uri)
+    return allowed_path(settings, row.uri)
+
+
 def is_known(session: Session, dataset_id: uuid.UUID) -> bool:
     """Whether a dataset was not removed yet."""
     return session.get(Dataset, dataset_id) is not None
@@ -123,7 +166,7 @@ def find(session: Session, name: str) -> Dataset:
 def find_ready(session: Session, name: str) -> Dataset:
     """A dataset that can be used."""
     row = find(session, name)
-    if row.state == DatasetState.SCANNING.value:
+    if row.state in (DatasetState.SCANNING.value, DatasetState.PACKING.value):
         raise Conflict(f"dataset {name} is still {row.state}; wait until it is ready")
     if row.state != DatasetState.READY.value:
         raise Conflict(f"dataset {name} is {row.state}: {row.reason}")
@@ -142,8 +185,11 @@ def rejected(row: Dataset, offset: int, limit: int) -> list[RejectedInfo]:
     return [RejectedInfo(name=entry.name, reason=entry.reason) for entry in found]
 
 
-def info(row: Dataset, progress: ScanInfo | None = None) -> DatasetInfo:
+def info(
+    row: Dataset, progress: ScanInfo | None = None, packing: PackingInfo | None = None
+) -> DatasetInfo:
     """What the outside sees of a dataset; `progress` is given while it is scanned."""
+    lossy, pixels = pixels_of(row)
     done = row.samples + row.rejected
     whole = ScanInfo(found=done, done=done, rejected=row.rejected, bytes=row.total_bytes)
     return DatasetInfo(
@@ -159,6 +205,9 @@ def info(row: Dataset, progress: ScanInfo | None = None) -> DatasetInfo:
         total_bytes=row.total_bytes,
         rejected=row.rejected,
         progress=progress or whole,
+        packing=packing,
+        lossy=lossy,
+        pixels=pixels,
         created_at=row.created_at,
     )
 

@@ -186,6 +186,7 @@ def save_pace(session: Session, run: Run, device: str, member: Member, now: floa
     """Remember how fast a device is at what a run does."""
     row = Calibration(
         dataset_version=run.dataset_version,
+        storage=run.storage or "",
         pipeline_hash=run.pipeline_hash,
         device=device,
         prong=member.prong.value,
@@ -201,6 +202,7 @@ def load_paces(session: Session, run: Run) -> dict[str, tuple[Prong, Pace]]:
     rows = session.scalars(
         select(Calibration).where(
             Calibration.dataset_version == run.dataset_version,
+            Calibration.storage == (run.storage or ""),
             Calibration.pipeline_hash == run.pipeline_hash,
         )
     )

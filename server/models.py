@@ -59,6 +59,13 @@ class Dataset(Base):
     total_bytes: Mapped[int] = mapped_column(default=0)
     rejected: Mapped[int] = mapped_column(default=0)
     index_path: Mapped[str] = mapped_column(Text)
+    origin: Mapped[str | None] = mapped_column(String(64))
+    """The dataset that this one is packed from, by its name then; it may be gone since."""
+    origin_id: Mapped[uuid.UUID | None] = mapped_column(index=True)
+    packing: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """How it is packed here: `server/pack_plan.py`."""
+    packed_with: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """The options that its shards name, wherever they were packed."""
     created_at: Mapped[float]
 
 
@@ -109,6 +116,7 @@ class Run(Base):
     )
     dataset: Mapped[str] = mapped_column(String(64))
     dataset_version: Mapped[str] = mapped_column(String(64))
+    storage: Mapped[str | None] = mapped_column(String(16))
     pipeline: Mapped[str] = mapped_column(String(64))
     pipeline_hash: Mapped[str] = mapped_column(String(64))
     transforms: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
@@ -214,11 +222,15 @@ class CertificateRow(Base):
 
 
 class Calibration(Base):
-    """How fast a device was at a dataset and a pipeline: the next run begins with it."""
+    """How fast a device was at a dataset and a pipeline: the next run begins with it.
+
+    Packed and original samples make the same batches, but not equally fast.
+    """
 
     __tablename__ = "calibrations"
 
     dataset_version: Mapped[str] = mapped_column(String(64), primary_key=True)
+    storage: Mapped[str] = mapped_column(String(16), primary_key=True)
     pipeline_hash: Mapped[str] = mapped_column(String(64), primary_key=True)
     device: Mapped[str] = mapped_column(String(64), primary_key=True)
     prong: Mapped[str] = mapped_column(String(8))

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from ddlp.core.dataset import DatasetIndex
 from ddlp.core.errors import InvalidInput, NotFound, Unavailable
-from ddlp.core.messages import PreviewSample
+from ddlp.core.messages import Message, PreviewSample
 from ddlp.core.preview import EXPLAINED, PreviewRequest
 from ddlp.server.models import Dataset
 
@@ -49,8 +49,13 @@ def sheet(request: PreviewRequest) -> bytes:
 
 
 def _preview(request: PreviewRequest) -> bytes:
+    return answer("ddlp.core.preview", request, _PREVIEW_S)
+
+
+def answer(module: str, request: Message, timeout_s: float) -> bytes:
+    """What a module says to a request, run as a child of its own when it is its turn."""
     with _turn():
-        return _child("ddlp.core.preview", [], _PREVIEW_S, request.model_dump_json().encode())
+        return _child(module, [], timeout_s, request.model_dump_json().encode())
 
 
 @contextlib.contextmanager

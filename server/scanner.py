@@ -136,7 +136,7 @@ class Scanner:
         def unwanted() -> bool:
             return self._stopping.is_set() or scan.unwanted.is_set()
 
-        place = datasets.allowed_path(self._settings, scan.row.uri)
+        place = datasets.place_of(self._settings, scan.row)
         check = cast(Literal["quick", "full"], scan.row.check)
         options = ScanOptions(allowed=tuple(self._settings.roots), check=check)
         scan_apart(place, Path(scan.row.index_path), options, scan.report, unwanted)

@@ -23,6 +23,7 @@ from ddlp.core.store import FolderStore, path_of
 from ddlp.core.types import DeviceKind, Prong
 from ddlp.workers.csd import DRIVERS, find_profile, known_profiles
 from ddlp.workers.device import WorkerDevice
+from tests.core.records.making import NEEDS_KERNEL, dataset, packed
 
 ROOT = Path(__file__).parent.parent
 DOCUMENTS = [*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md")]
@@ -55,6 +56,23 @@ def test_the_reader_in_the_documents_reads_a_batch(tmp_path: Path, codec: Codec)
     assert tensors["images"].shape == (5, 8, 6, 3)
     assert np.all(tensors["images"] == 7)
     assert tensors["samples"].tolist() == [5, 6, 7, 8, 9]
+
+
+@NEEDS_KERNEL
+def test_the_reader_in_the_documents_reads_a_shard(tmp_path: Path) -> None:
+    text = (ROOT / "docs" / "records.md").read_text()
+    [source] = re.findall(r"```python\n(import json, struct\n.*?)```", text, re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(source, names)
+    index = packed(dataset(tmp_path), tmp_path / "p", per_shard=100)
+    with pytest.warns(ResourceWarning):
+        about, samples = names["read_shard"](tmp_path / "p" / "pack-00000-of-00001.ddlp")
+    assert about["dataset"]["version"] == index.version
+    assert len(samples) == index.samples
+    for sample, (name, label, kind, turn, data) in enumerate(samples):
+        row, expected = index.row(sample)
+        assert (name, label, kind, turn) == (expected, row.label, row.kind, row.orientation)
+        assert data == index.read(sample)
 
 
 def test_the_fold_in_the_documents_is_the_one_in_files() -> None:

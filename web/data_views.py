@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from urllib.parse import quote
 
-from ddlp.core.messages import BadSampleInfo, DatasetInfo, RejectedInfo, RunInfo
-from ddlp.core.types import BadPolicy, DatasetState
-from ddlp.web.views import size
+from ddlp.core.messages import BadSampleInfo, DatasetInfo, PackingInfo, RejectedInfo, RunInfo
+from ddlp.core.types import BadPolicy, DatasetState, Prong
+from ddlp.core.units import duration, size
 
 _POLICIES = {
     BadPolicy.FAIL: "A sample that cannot be used ends the run.",
@@ -13,6 +13,8 @@ _POLICIES = {
     BadPolicy.REPLACE: "A sample that cannot be used is replaced by another of its class.",
 }
 
+_WORK = {DatasetState.SCANNING: "Scan", DatasetState.PACKING: "Packing"}
+_PACKERS = {Prong.CPU: "the host's workers", Prong.CSD: "the drives"}
 _CHECKS = {"quick": "quick: the head of each image", "full": "full: each image was decoded"}
 
 
@@ -48,9 +50,12 @@ class DatasetView:
     uri: str
     state: str
     reason: str | None
-    scanning: bool
+    work: str | None
+    """What is being done to it, if anything is: then the page follows it."""
     progress: str
     percent: int
+    waiting: str | None
+    storage: str
     samples: str
     classes: str
     size: str
@@ -82,25 +87,42 @@ def _share(info: RunInfo) -> str:
 
 def dataset_view(info: DatasetInfo) -> DatasetView:
     """What the pages say of a dataset."""
-    seen = info.progress
-    scanning, ready = (info.state is s for s in (DatasetState.SCANNING, DatasetState.READY))
+    ready = info.state is DatasetState.READY
+    progress, percent = _progress(info)
     return DatasetView(
         name=info.name,
         uri=info.uri,
         state=info.state.value,
         reason=info.reason,
-        scanning=scanning,
-        progress=(
-            f"{seen.done:,} of {seen.found:,} looked at · {seen.rejected:,} rejected · "
-            f"{size(seen.bytes)}"
-        ),
-        percent=100 * seen.done // max(1, seen.found),
+        work=_WORK.get(info.state),
+        progress=progress,
+        percent=percent,
+        waiting=info.packing.waiting if info.packing else None,
+        storage=(info.kind or "—") + (", lossy" if info.lossy else ""),
         samples=f"{info.samples:,}" if ready else "—",
         classes=f"{len(info.classes):,}" if ready else "—",
         size=size(info.total_bytes) if ready else "—",
         rejected=info.rejected,
         facts=_facts(info),
     )
+
+
+def _progress(info: DatasetInfo) -> tuple[str, int]:
+    """How far a scan or a packing is, in words and in percent."""
+    seen, packing = info.progress, info.packing
+    if packing is None or info.state is not DatasetState.PACKING:
+        words = f"{seen.done:,} of {seen.found:,} looked at · {seen.rejected:,} rejected"
+        return f"{words} · {size(seen.bytes)}", 100 * seen.done // max(1, seen.found)
+    emulated = " (emulated)" if packing.emulated else ""
+    parts = [
+        f"{packing.samples_done:,} of {packing.samples:,} samples",
+        f"{packing.shards_done:,} of {packing.shards:,} shards",
+        size(packing.bytes),
+    ]
+    if packing.images_per_s is not None and packing.seconds_left is not None:
+        parts.append(f"{packing.images_per_s:,.0f} images/s on {packing.on}{emulated}")
+        parts.append(f"{duration(packing.seconds_left)} left")
+    return " · ".join(parts), 100 * packing.samples_done // max(1, packing.samples)
 
 
 def rejected_rows(found: list[RejectedInfo]) -> list[tuple[str, str]]:
@@ -121,13 +143,37 @@ def _bad_row(info: RunInfo, entry: BadSampleInfo) -> BadRow:
 
 def _facts(info: DatasetInfo) -> list[tuple[str, str]]:
     facts = [("place", info.uri), ("check", _CHECKS[info.check])]
+    if info.packing is not None:
+        facts += _packed_facts(info.packing)
+    if info.pixels is not None:
+        facts.append(("pixels", info.pixels))
     if info.state is DatasetState.READY:
         shown = ", ".join(info.classes[:12]) + (" …" if len(info.classes) > 12 else "")
         facts += [
-            ("kind", info.kind or ""),
+            ("storage form", info.kind or ""),
             ("samples", f"{info.samples:,}"),
             ("classes", f"{len(info.classes):,}: {shown}"),
             ("size", size(info.total_bytes)),
             ("version", info.version),
         ]
     return facts
+
+
+def _packed_facts(packing: PackingInfo) -> list[tuple[str, str]]:
+    facts = [("packed from", f"{packing.origin}, by {_PACKERS[packing.on]} ({_device(packing)})")]
+    if packing.ratio is not None:
+        words = [
+            f"{packing.records:,} as records",
+            f"{packing.kept:,} as they were",
+            *([f"{packing.skipped:,} left out"] if packing.skipped else []),
+        ]
+        facts += [
+            ("packed samples", " · ".join(words)),
+            ("packed size", f"{size(packing.bytes)}, {packing.ratio:.2f} times the origin's"),
+        ]
+    return facts
+
+
+def _device(packing: PackingInfo) -> str:
+    """On what it is packed."""
+    return f"{packing.on}, emulated" if packing.emulated else packing.on.value

@@ -8,6 +8,7 @@ from ddlp.core.lifecycle import ALLOWED, TERMINAL
 from ddlp.core.messages import DeviceInfo, EpochInfo, RoomInfo, RunInfo
 from ddlp.core.schedule import CHOICES, STRATEGIES
 from ddlp.core.types import EpochState, Prong, RunState
+from ddlp.core.units import duration, size
 from ddlp.server.snapshot import Front, Snapshot
 
 SCALE = 1000
@@ -156,6 +157,7 @@ def run_view(
         engine=info.engine,
         facts=[
             ("dataset", f"{info.dataset} · {info.samples:,} samples · {info.dataset_version[:12]}"),
+            ("storage form", info.storage or "not known"),
             ("pipeline", f"{info.pipeline} · {info.pipeline_hash[:12]}"),
             ("strategy", STRATEGIES[info.strategy].summary),
             (
@@ -203,11 +205,6 @@ def device_row(info: DeviceInfo) -> DeviceRow:
 def exact(at: float) -> str:
     """A time to the second."""
     return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
-
-
-def size(nbytes: int) -> str:
-    """Bytes in a unit that people read."""
-    return f"{nbytes / 1e9:,.1f} GB" if nbytes >= 1e9 else f"{nbytes / 1e6:,.1f} MB"
 
 
 def _room(room: RoomInfo) -> str:
@@ -325,7 +322,7 @@ def _forecast(info: RunInfo, seen: Snapshot) -> tuple[float | None, str]:
         meeting = seen.cpu.taken + round(left * seen.cpu.images_per_s / rate)
     return (
         SCALE * meeting / seen.batches,
-        f"they meet near batch {meeting:,} in about {_duration(left * info.batch_size / rate)}",
+        f"they meet near batch {meeting:,} in about {duration(left * info.batch_size / rate)}",
     )
 
 
@@ -341,7 +338,7 @@ def _tiles(info: RunInfo, seen: Snapshot | None) -> list[Tile]:
         Tile("—" if wait is None else f"{wait:.1%}", "of the trainer's time spent waiting"),
         _energy_tile(info),
         Tile(
-            _duration((info.ended_at or time.time()) - (info.started_at or info.created_at)),
+            duration((info.ended_at or time.time()) - (info.started_at or info.created_at)),
             "so far" if seen else "in all",
         ),
     ]
@@ -367,7 +364,7 @@ def _device_label(source: str, info: RunInfo) -> str:
 def _epoch_row(epoch: EpochInfo) -> tuple[int, str, str, str, str]:
     met = "—" if epoch.meeting_point is None else f"batch {epoch.meeting_point:,}"
     ended = epoch.ended_at or time.time()
-    over = "" if epoch.state is EpochState.OPEN else f" in {_duration(ended - epoch.started_at)}"
+    over = "" if epoch.state is EpochState.OPEN else f" in {duration(ended - epoch.started_at)}"
     return (
         epoch.number,
         f"{epoch.state.value}{over}",
@@ -383,13 +380,5 @@ def _joules(value: float | None) -> str:
     return f"{value:,.0f} J" if value >= 100 else f"{value:.3g} J"
 
 
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(max(0.0, seconds)), 60)
-    hours, minutes = divmod(minutes, 60)
-    if hours:
-        return f"{hours} h {minutes} min"
-    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
 def _ago(at: float) -> str:
-    return f"{_duration(time.time() - at)} ago"
+    return f"{duration(time.time() - at)} ago"

@@ -1,11 +1,11 @@
-"""Finds the index of a run's dataset: the server's own file where it is seen, else a copy of it."""
+"""Finds the index of a dataset: the server's own file where it is seen, else a copy of it."""
 
 import hashlib
 from collections.abc import Mapping
 from pathlib import Path
 
 from ddlp.core.client import Client
-from ddlp.core.dataset.relocated import relocate
+from ddlp.core.dataset.relocated import moved, relocate
 from ddlp.core.messages import WorkSpec
 
 _KEPT = 16
@@ -22,16 +22,28 @@ class Indexes:
 
     def local(self, spec: WorkSpec) -> WorkSpec:
         """What is to be done, with an index that this host can open."""
-        if not self._folders and spec.index_path.exists():
-            return spec
-        moves = sorted(f"{theirs}={ours}" for theirs, ours in self._folders.items())
-        name = hashlib.sha256("\n".join([spec.dataset_version, *moves]).encode()).hexdigest()
+        found = self.find(spec.index_path, spec.dataset_version, f"/runs/{spec.run}/index")
+        return spec if found == spec.index_path else spec.model_copy(update={"index_path": found})
+
+    def find(self, theirs: Path, version: str, route: str) -> Path:
+        """The index that the server has at a path; a copy comes by its route.
+
+        The version does not tell a dataset from its packed form, the server's path does.
+        """
+        if not self._folders and theirs.exists():
+            return theirs
+        moves = sorted(f"{there}={here}" for there, here in self._folders.items())
+        name = hashlib.sha256("\n".join([str(theirs), version, *moves]).encode()).hexdigest()
         copy = self._cache / name
         if not copy.exists():
-            with self._client.stream(f"/runs/{spec.run}/index") as source:
-                relocate(source, copy, self._folders, spec.dataset_version)
+            with self._client.stream(route) as source:
+                relocate(source, copy, self._folders, version)
             self._prune(copy)
-        return spec.model_copy(update={"index_path": copy})
+        return copy
+
+    def moved(self, path: Path) -> Path:
+        """Where a path of the server's lies here."""
+        return moved(path, self._folders)
 
     def _prune(self, newest: Path) -> None:
         """Let go of the oldest copies; whoever has one open keeps it."""

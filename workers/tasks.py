@@ -91,7 +91,7 @@ class Bench:
         orphans: dict[int, list[Lease]] = {}
         for entry in claimed.denied:
             log.info("dropped: %s", entry.reason)
-            if entry.process is not None and entry.process != dead and _is_dead(entry.process):
+            if entry.process is not None and entry.process != dead and is_dead(entry.process):
                 orphans.setdefault(entry.process, []).append(entry.lease)
         # Their message came here because their process died: the server has not heard of that.
         again = [self._claim(left, process) for process, left in orphans.items()]
@@ -100,7 +100,7 @@ class Bench:
     def _work(self, lease: Lease, seconds: float) -> None:
         if lease.losses:  # should it kill this process, nothing else is to be blamed
             self._reporter.settle(_SETTLE_S)
-        with _ended_after(seconds):
+        with ended_after(seconds):
             made = self._make(lease)
         self._done.append((lease.run, lease.token))
         if made is not None:
@@ -145,7 +145,7 @@ class Bench:
         self._reporter.failed(failure)
 
 
-def _is_dead(process: int) -> bool:
+def is_dead(process: int) -> bool:
     """Whether a process of this host has ended, waited for or not."""
     try:
         with open(f"/proc/{process}/stat") as stat:
@@ -155,7 +155,7 @@ def _is_dead(process: int) -> bool:
 
 
 @contextmanager
-def _ended_after(seconds: float) -> Iterator[None]:
+def ended_after(seconds: float) -> Iterator[None]:
     """End this process if it is still in here after so many seconds."""
     before = signal.signal(signal.SIGALRM, signal.SIG_DFL)
     signal.setitimer(signal.ITIMER_REAL, max(0.001, seconds))

@@ -1,6 +1,7 @@
 """Runs a Celery worker for one device: a pool of processes on the queue of its prong."""
 
 import os
+from collections.abc import Callable
 from typing import Any
 
 from billiard.process import current_process
@@ -15,10 +16,11 @@ from celery.worker.state import active_requests, total_count
 
 from ddlp.core.errors import InvalidInput
 from ddlp.core.process import die_with_parent
-from ddlp.core.queue import TASK, check_broker, create_celery
+from ddlp.core.queue import PACK, TASK, check_broker, create_celery
 from ddlp.core.settings import Settings
 from ddlp.workers.csd.usage import Usage
 from ddlp.workers.device import Presence, WorkerDevice
+from ddlp.workers.packing import Ending, PackBench
 from ddlp.workers.tasks import Bench
 from ddlp.workers.watchdog import Watchdog
 
@@ -40,6 +42,8 @@ def _serve(settings: Settings, redis_url: str, device: WorkerDevice) -> None:
     celery = create_celery(redis_url)
     usage = Usage(device.slots, device.driver.describe().cores)
     benches = _add_task(celery, device, settings.server_url, usage)
+    end = Ending()
+    _add_pack_task(celery, lambda: PackBench(device, settings.server_url, end), usage)
     watchdog = Watchdog(redis_url, device.prong.value, _Progress())
     presence = Presence(device, settings.server_url, watchdog, usage)
     main = os.getpid()
@@ -49,6 +53,7 @@ def _serve(settings: Settings, redis_url: str, device: WorkerDevice) -> None:
         presence.start()
 
     def stopping(**_: Any) -> None:
+        end.begin()
         presence.stop()
 
     def child(**_: Any) -> None:
@@ -100,3 +105,15 @@ def _add_task(celery: Celery, device: WorkerDevice, url: str, usage: Usage) -> d
             benches[pid].handle(body)
 
     return benches
+
+
+def _add_pack_task(celery: Celery, make: Callable[[], PackBench], usage: Usage) -> None:
+    benches: dict[int, PackBench] = {}
+
+    @celery.task(name=PACK)  # type: ignore[untyped-decorator]
+    def pack(body: Any) -> None:
+        pid = os.getpid()
+        if pid not in benches:
+            benches[pid] = make()
+        with usage.busy(current_process().index):
+            benches[pid].handle(body)

@@ -1,5 +1,6 @@
 """DDLP's engine as a worker calls it: batch after batch into memory that is used again."""
 
+import uuid
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,16 @@ _SEED = 1
 
 
 def prepare(task: Task) -> Loader:
-    """Variant `early` normalises to float32, `late` leaves that to the accelerator."""
-    index_path = Path(task.scratch) / f"{task.job}-{task.part}-of-{task.parts}.index"
+    """Variant `early` normalises to float32, `late` leaves that to the accelerator.
+
+    Behind a slash may stand a variant of the kernel that is to be used instead of the best one.
+    """
+    _, _, instructions = task.variant.partition("/")
+    if instructions:
+        from ddlp.core.image import _fused
+
+        _fused.variant(instructions)
+    index_path = Path(task.scratch) / f"{uuid.uuid4().hex}.index"
     scan(Path(task.data), index_path)
     index, pipeline = DatasetIndex(index_path), _pipeline(task)
     engine = Engine(index, pipeline, _SEED)
@@ -37,5 +46,5 @@ def prepare(task: Task) -> Loader:
 
 def _pipeline(task: Task) -> Pipeline:
     *steps, normalize = PRESETS[task.job]
-    early = {"early": True} if task.variant == "early" else {}
+    early = {"early": True} if task.variant.startswith("early") else {}
     return Pipeline.parse(PipelineSpec(transforms=[*steps, {**normalize, **early}]))

@@ -1,17 +1,20 @@
 """Decides which files a scan and a run may open, and opens them."""
 
+import contextlib
 import errno
 import functools
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
 from ddlp.core.errors import InvalidInput, Unavailable
+from ddlp.core.image.backend import read_fully
 
 READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 """For reading; what blocks when it is opened, a pipe, is not waited for."""
+CHANGED = "it was changed after it was indexed; register the dataset again"
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
 
 
@@ -60,6 +63,42 @@ def open_regular(path: str | bytes) -> BinaryIO:
     return os.fdopen(number, "rb", buffering=0)
 
 
+@contextlib.contextmanager
+def open_unchanged(path: bytes, size: int, time_ns: int) -> Iterator[BinaryIO]:
+    """Open a file that is still the one that was indexed; a ValueError where it is not."""
+    with open_regular(path) as file:
+        status = os.fstat(file.fileno())
+        if status.st_size != size or status.st_mtime_ns != time_ns:
+            raise ValueError(CHANGED)
+        yield file
+
+
+def read_unchanged(path: bytes, size: int, time_ns: int, start: int, length: int) -> bytes:
+    """Part of a file that is still the one that was indexed, by as few calls as there can be."""
+    if start + length > size:
+        raise ValueError(CHANGED)
+    number = descriptor_of_unchanged(path, size, time_ns)
+    try:
+        return read_fully(number, start, length)
+    finally:
+        os.close(number)
+
+
+def descriptor_of_unchanged(path: bytes, size: int, time_ns: int) -> int:
+    """As `open_unchanged`, for whoever closes it himself."""
+    number = os.open(path, READ_FLAGS)
+    try:
+        status = os.fstat(number)
+        if status.st_size != size or status.st_mtime_ns != time_ns:
+            raise ValueError(CHANGED)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is not a regular file")
+    except BaseException:
+        os.close(number)
+        raise
+    return number
+
+
 _PASSING = {
     errno.EIO,
     errno.EMFILE,
@@ -78,14 +117,7 @@ def raise_if_passing(error: Exception, name: str) -> None:
 
 def read_at(file: BinaryIO, start: int, size: int) -> bytes:
     """Exactly `size` bytes from a place of a file; a ValueError where it is shorter."""
-    parts = []
-    while size > 0:
-        part = os.pread(file.fileno(), size, start)
-        if not part:
-            raise ValueError("it ends too soon")
-        parts.append(part)
-        start, size = start + len(part), size - len(part)
-    return parts[0] if len(parts) == 1 else b"".join(parts)
+    return read_fully(file.fileno(), start, size)
 
 
 def shown(name: bytes) -> str:

@@ -7,14 +7,11 @@ checked where it is read: numbers that lead outside the file, or outside what th
 error and never a crash.
 """
 
-import contextlib
 import json
 import mmap
 import os
-import stat
 import struct
 import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,15 +19,17 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ddlp.core.dataset.files import READ_FLAGS, open_regular, shown
+from ddlp.core.dataset.files import open_unchanged, read_unchanged, shown
 from ddlp.core.dataset.layout import MAGIC, RECORD, SECTIONS, SampleRow, padding
+from ddlp.core.dataset.open_files import OpenFiles
 from ddlp.core.dataset.writer import pixels_beside
 from ddlp.core.errors import InvalidInput
-from ddlp.core.image import Kind
+from ddlp.core.image import Encoded, Kind
 
 Samples = npt.NDArray[np.int64]
 
-KINDS = ("folder", "manifest", "tar", "array")
+PACKED = "packed"
+KINDS = ("folder", "manifest", "tar", "array", PACKED)
 _REACH_BYTES = mmap.PAGESIZE // 8 * mmap.PAGESIZE
 """How much of a file one touch may map: kernels map all that lies together in the page cache."""
 _KEPT = max(1, (32 << 20) // _REACH_BYTES)
@@ -40,7 +39,6 @@ _SMALL_BYTES = 8 << 20
 _SMALL_PIXELS_BYTES = 256 << 20
 """The same for pixels, of which much more is read; all workers share those pages."""
 _MAX_TEXT = 1 << 20
-_CHANGED = "it was changed after it was indexed; register the dataset again"
 
 
 @dataclass(frozen=True)
@@ -52,6 +50,8 @@ class Heads:
     height: Samples
     """As stored, before the orientation is applied."""
     orientation: npt.NDArray[np.uint8]
+    nbytes: Samples
+    """As encoded, before they were packed."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,12 @@ class DatasetIndex:
     """A mapped index."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._touched = 0
         self._pixels: npt.NDArray[np.uint8] | None = None
         self._pixels_map: mmap.mmap | None = None
+        self._shards = OpenFiles()
+        self._expected: dict[int, tuple[int, int, int]] = {}
         try:
             with path.open("rb") as file:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -100,6 +102,7 @@ class DatasetIndex:
         self._folder = os.fsencode(self.root)
         self.classes: tuple[str, ...] = tuple(head["classes"])
         self.kind: str = head["kind"]
+        self.packing: dict[str, Any] | None = head.get("packing")
         if self.kind not in KINDS:
             raise ValueError(f"its kind is {self.kind!r}")
         if not all(isinstance(text, str) for text in (self.version, *self.classes)):
@@ -144,7 +147,14 @@ class DatasetIndex:
         if not np.all(sound & (rows["orientation"] >= 1) & (rows["orientation"] <= 8)):
             raise self._damaged("a sample's size or kind")
         width, height = rows["width"].astype(np.int64), rows["height"].astype(np.int64)
-        return Heads(rows["kind"].copy(), width, height, rows["orientation"].copy())
+        nbytes = np.where(rows["origin_size"] > 0, rows["origin_size"], rows["size"])
+        return Heads(
+            rows["kind"].copy(), width, height, rows["orientation"].copy(), nbytes.astype(np.int64)
+        )
+
+    def sizes(self, samples: Samples) -> Samples:
+        """How many bytes samples take as they are encoded."""
+        return self._take(samples)["size"].astype(np.int64)
 
     def labels(self, samples: Samples) -> Samples:
         """The class numbers of samples."""
@@ -164,21 +174,42 @@ class DatasetIndex:
 
     def read(self, sample: int) -> bytes:
         """A sample's encoded bytes, if its file is still the one that was indexed."""
+        return bytes(self.encoded(sample))
+
+    def encoded(self, sample: int) -> Encoded:
+        """The same, of a packed dataset yet to be read: a part of a shard, good until `relax`."""
         if self._place is not None:
             picture: bytes = self.pixels()[self._checked(sample)].tobytes()
             return picture
-        row, name = self._look_up(sample)
+        if sample in self._expected:
+            return self._shards.part(self._container, *self._expected[sample])
+        row, name = self.row(sample)
         if not len(self._files):
             path = os.path.join(self._folder, name)
-            return _read_unchanged(path, row.size, row.time_ns, 0, row.size)
-        return _read_unchanged(*self._container(row.file), row.place, row.size)
+            return read_unchanged(path, row.size, row.time_ns, 0, row.size)
+        if self.kind == PACKED:
+            return self._shards.part(self._container, row.file, row.place, row.size)
+        return read_unchanged(*self._container(row.file), row.place, row.size)
+
+    def expect(self, samples: Samples) -> None:
+        """Say which samples of a packed dataset will be read next, so that disks are kept busy.
+
+        Its shards stay open until `relax`; that they are unchanged is checked when they are opened.
+        """
+        if self.kind != PACKED:
+            return
+        rows = self._take(samples)
+        places = zip(*(rows[name].tolist() for name in ("file", "place", "size")), strict=True)
+        self._expected = dict(zip(samples.tolist(), places, strict=True))
+        for place in self._expected.values():
+            self._shards.expect(self._container, *place)
 
     def pixels(self) -> npt.NDArray[np.uint8]:
         """All samples of an array dataset, mapped; each call checks that the file is unchanged."""
         if self._place is None:
             raise InvalidInput(f"{self.root} is a dataset of kind {self.kind}: it has no pixels")
         path, size, time_ns = self._pixel_file()
-        with _open_unchanged(path, size, time_ns) as file:
+        with open_unchanged(path, size, time_ns) as file:
             if self._pixels is None:
                 shape = (self.samples, self._place.height, self._place.width, 3)
                 count = self.samples * self._place.height * self._place.width * 3
@@ -193,7 +224,7 @@ class DatasetIndex:
 
     def name(self, sample: int) -> str:
         """What a sample is called in messages and lists."""
-        row, name = self._look_up(sample)
+        row, name = self.row(sample)
         if not len(self._files):
             return shown(os.path.join(self._folder, name))
         path = shown(self._container(row.file)[0])
@@ -210,8 +241,10 @@ class DatasetIndex:
         return found
 
     def relax(self) -> None:
-        """Let go of the pages that were touched; they come back when they are needed."""
+        """Let go of the pages and shards that were touched; they come back when they are needed."""
         self._touched = 0
+        self._shards.close()
+        self._expected = {}
         _let_go(self._map, _SMALL_BYTES)
         if self._pixels_map is not None:
             _let_go(self._pixels_map, _SMALL_PIXELS_BYTES)
@@ -231,8 +264,8 @@ class DatasetIndex:
             taken[piece] = self._rows[samples[piece]]
         return taken
 
-    def _look_up(self, sample: int) -> tuple[SampleRow, bytes]:
-        """A sample's row and name, read together with where the name before it ends."""
+    def row(self, sample: int) -> tuple[SampleRow, bytes]:
+        """All that is known of a sample, and its name as bytes, without the root."""
         before = 1 if self._checked(sample) else 0
         at = self._at["rows"] + (sample - before) * RECORD.size
         data = os.pread(self._file, (1 + before) * RECORD.size, at)
@@ -269,13 +302,13 @@ class DatasetIndex:
     def _pixel_file(self) -> tuple[bytes, int, int]:
         assert self._place is not None
         if self._place.beside is not None:
-            return os.fsencode(pixels_beside(self._path)), *self._place.beside
+            return os.fsencode(pixels_beside(self.path)), *self._place.beside
         if len(self._files) != 1:
             raise self._damaged("the place of its pixels")
         return self._container(0)
 
     def _damaged(self, what: str) -> InvalidInput:
-        return InvalidInput(f"{self._path} is damaged ({what}); register the dataset again")
+        return InvalidInput(f"{self.path} is damaged ({what}); register the dataset again")
 
 
 @dataclass(frozen=True)
@@ -295,37 +328,6 @@ class _Place:
             raise ValueError("its samples have no pixels")
         beside = (_count(said["size"]), _count(said["time_ns"])) if said["beside"] else None
         return cls(height, width, _count(said["offset"]), beside)
-
-
-def _read_unchanged(path: bytes, size: int, time_ns: int, start: int, length: int) -> bytes:
-    """Part of a file that is still the one that was indexed, by as few calls as there can be."""
-    if start + length > size:
-        raise ValueError(_CHANGED)
-    number = os.open(path, READ_FLAGS)
-    try:
-        status = os.fstat(number)
-        if status.st_size != size or status.st_mtime_ns != time_ns:
-            raise ValueError(_CHANGED)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError("it is not a regular file")
-        data = os.pread(number, length, start)
-        while len(data) < length:
-            more = os.pread(number, length - len(data), start + len(data))
-            if not more:
-                raise ValueError("it ends too soon")
-            data += more
-        return data
-    finally:
-        os.close(number)
-
-
-@contextlib.contextmanager
-def _open_unchanged(path: bytes, size: int, time_ns: int) -> Iterator[Any]:
-    with open_regular(path) as file:
-        status = os.fstat(file.fileno())
-        if status.st_size != size or status.st_mtime_ns != time_ns:
-            raise ValueError(_CHANGED)
-        yield file
 
 
 def _let_go(mapped: mmap.mmap, small_bytes: int) -> None:

@@ -38,10 +38,11 @@ ROW = np.dtype(
         ("height", "<u4"),
         ("kind", "u1"),  # core.image.Kind
         ("orientation", "u1"),  # EXIF, 1 to 8
-        ("reserved", "u1", 6),
+        ("origin_size", "<u4"),  # encoded bytes before it was packed; 0 where it was not
+        ("reserved", "u1", 2),
     ]
 )
-RECORD = struct.Struct("<QQqQIIIIBB6x")
+RECORD = struct.Struct("<QQqQIIIIBBI2x")
 """The same as ROW: where the name ends, then the fields of a SampleRow."""
 FILE = np.dtype([("name_end", "<u8"), ("size", "<u8"), ("time_ns", "<i8")])
 
@@ -71,6 +72,7 @@ class SampleRow(NamedTuple):
     height: int = 0
     kind: int = 0
     orientation: int = 0
+    origin_size: int = 0
 
 
 def padding(length: int) -> int:

@@ -60,6 +60,10 @@ class IndexHead:
     renumbered: npt.NDArray[np.uint32] | None = None
     """The class number that each label collected stands for; None where they are final."""
     pixels: PixelPlace | None = None
+    version: str | None = None
+    """Of a dataset that is another one in another form; None: it follows from what is collected."""
+    packing: dict[str, Any] | None = None
+    """How a packed dataset was packed."""
 
 
 def pixels_beside(path: Path) -> Path:
@@ -120,8 +124,9 @@ class IndexWriter:
             "total_bytes": total_bytes,
             "rejected": self.rejected,
             "pixels": _describe(head.pixels),
+            "packing": head.packing,
         }
-        version = _assemble(self.folder / "index", fields, sections)
+        version = _assemble(self.folder / "index", fields, sections, head.version)
         if head.pixels is not None and head.pixels.beside is not None:
             head.pixels.beside.rename(pixels_beside(into))
         else:
@@ -199,7 +204,9 @@ def _describe(pixels: PixelPlace | None) -> dict[str, int | bool] | None:
     return described
 
 
-def _assemble(path: Path, fields: dict[str, Any], sections: dict[str, Path]) -> str:
+def _assemble(
+    path: Path, fields: dict[str, Any], sections: dict[str, Path], version: str | None
+) -> str:
     """Put head and sections into one file; the version is known only when all was copied."""
     places, end = {}, 0
     for name in SECTIONS:
@@ -215,9 +222,10 @@ def _assemble(path: Path, fields: dict[str, Any], sections: dict[str, Path]) -> 
             out.write(b"\0" * (body + start - out.tell()))
             seen = identity.update if name in IDENTITY else _ignore
             _copy(sections[name], out, seen)
+        version = version or identity.hexdigest()
         out.seek(0)
-        _write_head(out, fields | {"version": identity.hexdigest()})
-    return identity.hexdigest()
+        _write_head(out, fields | {"version": version})
+    return version
 
 
 def _identity(fields: dict[str, Any]) -> bytes:

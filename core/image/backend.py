@@ -1,9 +1,10 @@
 """What an engine's lower half does: from encoded bytes to the pixels of one slot of a batch.
 
 There are two, with the same bits: `reference`, plain Python that defines them, and `fused`, in C.
-A third decoder is one more method beside `render_jpeg`, over the same resampling.
+Another decoder is one more method beside `render_jpeg`, over the same resampling.
 """
 
+import os
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -20,8 +21,39 @@ picture is written through a mirrored or transposed view of the batch's memory."
 
 Floats = npt.NDArray[np.float32]
 
+
 Size = tuple[int, int]
 """Width and height of a picture as it is stored."""
+
+
+@dataclass(frozen=True)
+class FilePart:
+    """Bytes of an open file, of which no more is read than is needed."""
+
+    descriptor: int
+    start: int
+    size: int
+
+    def __len__(self) -> int:
+        return self.size
+
+    def __bytes__(self) -> bytes:
+        return read_fully(self.descriptor, self.start, self.size)
+
+
+Encoded = bytes | FilePart
+"""A sample as it is stored."""
+
+
+def read_fully(descriptor: int, start: int, size: int) -> bytes:
+    """Exactly so many bytes from a place of an open file; a ValueError where it is shorter."""
+    data = os.pread(descriptor, size, start)
+    while len(data) < size:
+        more = os.pread(descriptor, size - len(data), start + len(data))
+        if not more:
+            raise ValueError("it ends too soon")
+        data += more
+    return data
 
 
 @dataclass(frozen=True)
@@ -71,6 +103,34 @@ class Backend(Protocol):
         levels: Levels | None,
     ) -> None:
         """As `render_jpeg`, from a picture that the inverse DCT already makes smaller."""
+
+    def render_record(
+        self,
+        data: Encoded,
+        size: Size,
+        across: Span,
+        down: Span,
+        slot: Slot,
+        levels: Levels | None,
+    ) -> None:
+        """As `render_jpeg`, from the packed record of a JPEG: the same pixels."""
+
+    def render_reduced_record(
+        self,
+        data: Encoded,
+        size: Size,
+        across: Span,
+        down: Span,
+        slot: Slot,
+        levels: Levels | None,
+    ) -> None:
+        """As `render_reduced_jpeg`, from the packed record of a JPEG: the same pixels."""
+
+    def pack_record(self, data: bytes, keep_head: bool) -> bytes | None:
+        """The record of a JPEG, checked to give the same pixels; None where it cannot be one."""
+
+    def record_jpeg(self, data: Encoded) -> bytes:
+        """A JPEG with the coefficients of a record."""
 
     def render_pixels(
         self, pixels: Pixels, across: Span, down: Span, slot: Slot, levels: Levels | None

@@ -7,7 +7,7 @@ from ddlp.core.errors import BadSample
 from ddlp.core.feistel import Words, bits_for
 from ddlp.core.image import _fused
 from ddlp.core.image.arithmetic import ARITHMETIC
-from ddlp.core.image.backend import Crops, Floats, Levels, Size, Slot, check_floats
+from ddlp.core.image.backend import Crops, Encoded, Floats, Levels, Size, Slot, check_floats
 from ddlp.core.image.head import ImageHead, Kind
 from ddlp.core.image.reference import Reference
 from ddlp.core.image.resize import Pixels, Span
@@ -69,6 +69,44 @@ class Fused:
         except NotImplementedError:
             _REFERENCE.render_reduced_jpeg(data, size, across, down, slot, levels)
 
+    def render_record(
+        self,
+        data: Encoded,
+        size: Size,
+        across: Span,
+        down: Span,
+        slot: Slot,
+        levels: Levels | None,
+    ) -> None:
+        """Unpack the tiles that are seen, resampling their rows as they come."""
+        _render_record(data, size, across, down, False, slot, levels)
+
+    def render_reduced_record(
+        self,
+        data: Encoded,
+        size: Size,
+        across: Span,
+        down: Span,
+        slot: Slot,
+        levels: Levels | None,
+    ) -> None:
+        """The same; a picture that the inverse DCT reduces is first made a JPEG again."""
+        _render_record(data, size, across, down, True, slot, levels)
+
+    def pack_record(self, data: bytes, keep_head: bool) -> bytes | None:
+        """Pack it, decode both, and compare."""
+        try:
+            return _fused.pack(data, keep_head)
+        except (ValueError, NotImplementedError):
+            return None
+
+    def record_jpeg(self, data: Encoded) -> bytes:
+        """A JPEG with the coefficients of a record."""
+        try:
+            return _fused.record_jpeg(bytes(data))
+        except ValueError as error:
+            raise BadSample(str(error)) from None
+
     def render_pixels(
         self, pixels: Pixels, across: Span, down: Span, slot: Slot, levels: Levels | None
     ) -> None:
@@ -100,6 +138,25 @@ class Fused:
         led = places.copy()
         _fused.permute(led, np.ascontiguousarray(keys), bits_for(count), count)
         return led
+
+
+def _render_record(
+    data: Encoded,
+    size: Size,
+    across: Span,
+    down: Span,
+    reduce: bool,
+    slot: Slot,
+    levels: Levels | None,
+) -> None:
+    view = size, _span(across), _span(down), reduce, slot, _levels(levels)
+    try:
+        if isinstance(data, bytes):
+            _fused.record(data, *view)
+        else:
+            _fused.record_at((data.descriptor, data.start, data.size), *view)
+    except ValueError as error:
+        raise BadSample(str(error)) from None
 
 
 def _span(span: Span) -> tuple[float, float, int, int, int]:

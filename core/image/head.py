@@ -18,6 +18,8 @@ class Kind(IntEnum):
     """Huffman-coded JPEG of 8 bits, baseline or progressive, with 1, 3 or 4 components."""
     PIXELS = 2
     """Raw: height × width × 3 bytes."""
+    RECORD = 3
+    """A JPEG's coefficients as a packed record."""
 
 
 @dataclass(frozen=True)

@@ -43,14 +43,15 @@ def decode(data: bytes, reduction: int = 1) -> Pixels:
         with Image.open(io.BytesIO(data)) as image:
             if reduction > 1:
                 image.draft(None, (image.width // reduction, image.height // reduction))
-            return np.asarray(_to_rgb(image))
+            return np.asarray(to_rgb(image))
     except MemoryError:
         raise
     except Exception as error:  # the border to the decoder, which raises whatever it likes
         raise BadSample(reason_of(error)) from error
 
 
-def _to_rgb(image: Image.Image) -> Image.Image:
+def to_rgb(image: Image.Image) -> Image.Image:
+    """The pixels of an image of any mode that is taken."""
     if image.mode.startswith("I;16"):
         return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
     if image.mode in ("I", "F"):

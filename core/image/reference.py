@@ -1,14 +1,17 @@
 """The engine in plain Python: slow, readable, and the definition of what the fused one gives."""
 
+from dataclasses import replace
+
 import numpy as np
 import numpy.typing as npt
 
-from ddlp.core.errors import BadSample
+from ddlp.core.errors import BadSample, InvalidInput
 from ddlp.core.feistel import Words, permuted
 from ddlp.core.image import pillow
 from ddlp.core.image.arithmetic import ARITHMETIC
 from ddlp.core.image.backend import (
     Crops,
+    Encoded,
     Floats,
     Levels,
     Size,
@@ -17,8 +20,10 @@ from ddlp.core.image.backend import (
     reduced,
     reduction_for,
 )
+from ddlp.core.image.equivalent import jpeg_of
 from ddlp.core.image.head import ImageHead, Kind, check_size
 from ddlp.core.image.jpeg import TRUNCATED, walk
+from ddlp.core.image.record import parse
 from ddlp.core.image.resize import Pixels, Span, resize
 from ddlp.core.randomness import uniforms
 
@@ -67,6 +72,40 @@ class Reference:
         across, down = reduced(across, reduction, size[0]), reduced(down, reduction, size[1])
         self.render_pixels(pixels, across, down, slot, levels)
 
+    def render_record(
+        self,
+        data: Encoded,
+        size: Size,
+        across: Span,
+        down: Span,
+        slot: Slot,
+        levels: Levels | None,
+    ) -> None:
+        """Make it a JPEG again, and decode that."""
+        self.render_jpeg(_bare_jpeg(data), size, across, down, slot, levels)
+
+    def render_reduced_record(
+        self,
+        data: Encoded,
+        size: Size,
+        across: Span,
+        down: Span,
+        slot: Slot,
+        levels: Levels | None,
+    ) -> None:
+        """Make it a JPEG again, and decode that at the reduced size."""
+        self.render_reduced_jpeg(_bare_jpeg(data), size, across, down, slot, levels)
+
+    def pack_record(self, data: bytes, keep_head: bool) -> bytes | None:
+        """Nothing in Python gives the coefficients of a JPEG."""
+        raise InvalidInput(
+            "packing needs the kernel, which cannot be used here; ddlp doctor says why"
+        )
+
+    def record_jpeg(self, data: Encoded) -> bytes:
+        """Part by part, as docs/records.md says."""
+        return jpeg_of(parse(bytes(data)))
+
     def _check(self, data: bytes, size: Size) -> None:
         head = self.walk(data)
         if head.kind is not Kind.JPEG:
@@ -107,6 +146,11 @@ class Reference:
     def permuted(self, places: Words, keys: Words, count: int) -> Words:
         """Computed a round at a time for the whole slice."""
         return permuted(places, keys, count)
+
+
+def _bare_jpeg(data: Encoded) -> bytes:
+    """Without the head that may be kept: nothing in it must change the pixels."""
+    return jpeg_of(replace(parse(bytes(data)), head=b""))
 
 
 def put(slot: Slot, shown: Pixels, levels: Levels | None) -> None:

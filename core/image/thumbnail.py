@@ -11,11 +11,10 @@ import resource
 import sys
 from pathlib import Path
 
-import numpy as np
 from PIL import Image, ImageFile, ImageOps
 
 from ddlp.core.dataset import DatasetIndex
-from ddlp.core.image import Kind
+from ddlp.core.dataset.encoded import image_file
 from ddlp.core.process import die_with_parent
 
 SIDE = 96
@@ -36,12 +35,9 @@ def thumbnail(data: bytes) -> bytes:
 
 
 def encoded(index: DatasetIndex, sample: int) -> bytes:
-    """A sample's bytes as an image file; raw pixels get the head of one."""
-    data = index.read(sample)
-    heads = index.heads(np.asarray([sample], dtype=np.int64))
-    if heads.kind[0] != Kind.PIXELS:
-        return data
-    return b"P6 %d %d 255\n" % (heads.width[0], heads.height[0]) + data
+    """A sample as an image file, however it is stored."""
+    row, _ = index.row(sample)
+    return image_file(row, index.read(sample))
 
 
 def main() -> None:

@@ -1,6 +1,20 @@
 """What the parts say to each other: the bodies of HTTP requests and of Celery messages, as JSON."""
 
 from ddlp.core.messages.base import Message, Name
+from ddlp.core.messages.packing import (
+    PACK_MARK,
+    ForecastInfo,
+    PackChoice,
+    PackCreate,
+    PackingInfo,
+    PackSpec,
+    PackTask,
+    ShardClaim,
+    ShardGranted,
+    ShardNews,
+    ShardReport,
+    ShardWanted,
+)
 from ddlp.core.messages.training import (
     Attach,
     Attached,
@@ -16,6 +30,7 @@ from ddlp.core.messages.users import (
     BadSampleInfo,
     DatasetCreate,
     DatasetInfo,
+    DatasetRemoved,
     EnergyInfo,
     EpochInfo,
     PipelineCreate,
@@ -48,6 +63,7 @@ from ddlp.core.messages.work import (
 )
 
 __all__ = [
+    "PACK_MARK",
     "Attach",
     "Attached",
     "Attempt",
@@ -58,6 +74,7 @@ __all__ = [
     "Damaged",
     "DatasetCreate",
     "DatasetInfo",
+    "DatasetRemoved",
     "Denied",
     "DeviceInfo",
     "DeviceRegister",
@@ -67,12 +84,18 @@ __all__ = [
     "Fed",
     "FedBatch",
     "FeedRequest",
+    "ForecastInfo",
     "Granted",
     "Heartbeat",
     "Lease",
     "Message",
     "Name",
     "Orders",
+    "PackChoice",
+    "PackCreate",
+    "PackSpec",
+    "PackTask",
+    "PackingInfo",
     "PipelineCreate",
     "PipelineInfo",
     "PreviewSample",
@@ -86,6 +109,11 @@ __all__ = [
     "RunCreate",
     "RunInfo",
     "ScanInfo",
+    "ShardClaim",
+    "ShardGranted",
+    "ShardNews",
+    "ShardReport",
+    "ShardWanted",
     "StrategyChange",
     "Where",
     "WorkSpec",

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from ddlp.core.messages.base import Message, Name
+from ddlp.core.messages.packing import PackingInfo
 from ddlp.core.messages.training import ReadInfo
 from ddlp.core.types import (
     BadPolicy,
@@ -41,8 +42,10 @@ class DatasetInfo(Message):
     name: str
     uri: str
     state: DatasetState
-    reason: str | None = Field(description="Why the scan failed.")
-    kind: str | None = Field(description="folder, manifest, tar or array, once that is known.")
+    reason: str | None = Field(description="Why its scan or its packing failed.")
+    kind: str | None = Field(
+        description="The storage form: folder, manifest, tar, array or packed, once it is known."
+    )
     check: str
     version: str = Field(description="Hash over names, sizes, times of change and labels.")
     samples: int
@@ -50,7 +53,20 @@ class DatasetInfo(Message):
     total_bytes: int
     rejected: int = Field(description="Files that were found bad and left out.")
     progress: ScanInfo
+    packing: PackingInfo | None = Field(None, description="Of one that was packed here.")
+    lossy: bool | None = Field(
+        None,
+        description="Whether its shards hold other pixels than their origin; null if unpacked.",
+    )
+    pixels: str | None = Field(None, description="The same in words.")
     created_at: float
+
+
+class DatasetRemoved(Message):
+    """A dataset that was forgotten."""
+
+    removed: str = Field(description="Its name.")
+    folder: str | None = Field(description="Folder whose shards were removed with it, if any.")
 
 
 class RejectedInfo(Message):
@@ -173,6 +189,9 @@ class RunInfo(Message):
     name: str
     dataset: str
     dataset_version: str
+    storage: str | None = Field(
+        description="Storage form of the dataset: folder, manifest, tar, array or packed."
+    )
     pipeline: str
     pipeline_hash: str
     engine: str = Field(description="The engines that made its batches, separated by commas.")

@@ -1,15 +1,26 @@
 """Shows views of a dataset's pictures: reads, decodes and resamples, by whatever way is fastest."""
 
 import time
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ddlp.core.dataset import DatasetIndex, Heads
 from ddlp.core.errors import BadSample, DdlpError
-from ddlp.core.image import MAX_SIDE, Crops, Kind, Levels, Pixels, Slot, backend, pillow
+from ddlp.core.image import (
+    MAX_SIDE,
+    Crops,
+    Encoded,
+    Kind,
+    Levels,
+    Pixels,
+    Slot,
+    Span,
+    backend,
+    pillow,
+)
 from ddlp.core.image.head import check_size
 from ddlp.core.image.orientation import as_stored
 from ddlp.core.image.reference import put
@@ -18,6 +29,7 @@ from ddlp.core.pipeline.transforms import Decode
 from ddlp.core.pipeline.views import Views
 
 Ints = npt.NDArray[np.int64]
+RenderEncoded = Callable[[Any, tuple[int, int], Span, Span, Slot, Levels | None], None]
 
 
 class Pictures:
@@ -44,6 +56,7 @@ class Pictures:
             return {}
         problems: dict[int, str] = {}
         heads = _heads(self._index.heads(samples))
+        self._index.expect(samples)
         for place, (sample, head, placed) in enumerate(
             zip(samples.tolist(), heads, rows(views), strict=True)
         ):
@@ -68,7 +81,7 @@ class Pictures:
             show_pixels(pixels[samples[place]], placed, out[place], levels)
 
     def _show_one(
-        self, sample: int, head: "_Head", placed: Placed, slot: Slot, levels: Levels | None
+        self, sample: int, head: "Head", placed: Placed, slot: Slot, levels: Levels | None
     ) -> None:
         part = _on_black(slot, placed, levels)
         if part is None:
@@ -76,38 +89,23 @@ class Pictures:
         self._check(head)
         data = self._read(sample)
         started = time.monotonic()
-        self._render(data, head, placed, part, levels)
+        render(data, head, placed, part, levels, self._decode)
         if time.monotonic() - started > self._decode.max_seconds:
             raise BadSample(too_long(self._decode.max_seconds))
 
-    def _render(
-        self, data: bytes, head: "_Head", placed: Placed, part: Slot, levels: Levels | None
-    ) -> None:
-        orientation = head.orientation if self._decode.orient else 1
-        across, down, part = as_stored(
-            orientation, placed.across, placed.down, part, (head.width, head.height)
-        )
-        if head.kind == Kind.JPEG:
-            render = self._backend.render_jpeg
-            if self._decode.dct_scaling:
-                render = self._backend.render_reduced_jpeg
-            render(data, (head.width, head.height), across, down, part, levels)
-            return
-        pixels = pillow.decode(data)
-        check_size((pixels.shape[1], pixels.shape[0]), (head.width, head.height))
-        self._backend.render_pixels(pixels, across, down, part, levels)
-
-    def _check(self, head: "_Head") -> None:
+    def _check(self, head: "Head") -> None:
         if head.width * head.height > self._decode.max_pixels:
             raise BadSample(
                 f"it has {head.width} × {head.height} pixels, more than {self._decode.max_pixels:,}"
             )
+        if head.nbytes > self._decode.max_bytes:
+            raise BadSample(f"it has {head.nbytes} bytes, more than {self._decode.max_bytes}")
         if max(head.width, head.height) > MAX_SIDE:
             raise BadSample(f"it is {head.width} × {head.height} pixels; a side has {MAX_SIDE:,}")
 
-    def _read(self, sample: int) -> bytes:
+    def _read(self, sample: int) -> Encoded:
         try:
-            data = self._index.read(sample)
+            data = self._index.encoded(sample)
         except FileNotFoundError as error:
             if not self._index.root.exists():
                 raise DdlpError(f"{self._index.root} is not there; is it mounted?") from error
@@ -117,23 +115,52 @@ class Pictures:
         except OSError as error:
             name, reason = self._index.name(sample), pillow.reason_of(error)
             raise DdlpError(f"{name} cannot be read: {reason}") from error
-        if len(data) > self._decode.max_bytes:
-            raise BadSample(f"it has {len(data)} bytes, more than {self._decode.max_bytes}")
+        if not data:
+            raise BadSample("it is empty")
         return data
 
 
-class _Head(NamedTuple):
+class Head(NamedTuple):
     """One row of `Heads`, as plain numbers."""
 
     kind: int
     width: int
     height: int
     orientation: int
+    nbytes: int
 
 
-def _heads(heads: Heads) -> Iterator[_Head]:
-    columns = (heads.kind, heads.width, heads.height, heads.orientation)
-    return map(_Head._make, zip(*(column.tolist() for column in columns), strict=True))
+def _heads(heads: Heads) -> Iterator[Head]:
+    columns = (heads.kind, heads.width, heads.height, heads.orientation, heads.nbytes)
+    return map(Head._make, zip(*(column.tolist() for column in columns), strict=True))
+
+
+def render(
+    data: Encoded,
+    head: Head,
+    placed: Placed,
+    part: Slot,
+    levels: Levels | None,
+    decode: Decode,
+) -> None:
+    """Decode what a view shows of encoded bytes, and resample it into a part of a slot."""
+    size = head.width, head.height
+    orientation = head.orientation if decode.orient else 1
+    across, down, part = as_stored(orientation, placed.across, placed.down, part, size)
+    encoded = data if head.kind == Kind.RECORD else bytes(data)
+    if head.kind in (Kind.JPEG, Kind.RECORD):
+        _renderer(head.kind, decode.dct_scaling)(encoded, size, across, down, part, levels)
+        return
+    pixels = pillow.decode(bytes(encoded))
+    check_size((pixels.shape[1], pixels.shape[0]), size)
+    backend().render_pixels(pixels, across, down, part, levels)
+
+
+def _renderer(kind: int, reduced: bool) -> RenderEncoded:
+    engine = backend()
+    if kind == Kind.RECORD:
+        return engine.render_reduced_record if reduced else engine.render_record
+    return engine.render_reduced_jpeg if reduced else engine.render_jpeg
 
 
 def too_long(limit_s: float) -> str:

@@ -1,4 +1,4 @@
-"""Datasets: registered, scanned in the background, looked at, removed."""
+"""Datasets: registered, scanned in the background, packed, looked at, removed."""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,10 +9,19 @@ from starlette.concurrency import run_in_threadpool
 
 from ddlp.core.dataset import delete_index
 from ddlp.core.errors import InvalidInput, NotFound
-from ddlp.core.messages import DatasetCreate, DatasetInfo, PreviewSample, RejectedInfo
+from ddlp.core.messages import (
+    DatasetCreate,
+    DatasetInfo,
+    DatasetRemoved,
+    ForecastInfo,
+    PackCreate,
+    PreviewSample,
+    RejectedInfo,
+)
 from ddlp.core.preview import PreviewRequest
-from ddlp.server import datasets, pictures, pipelines
+from ddlp.server import datasets, forecasts, pack_folders, packings, pictures, pipelines
 from ddlp.server.context import Context, ContextDep, SessionDep
+from ddlp.server.forecasts import Expected, ForecastQuery
 from ddlp.server.models import Dataset
 from ddlp.server.security import refuse_cross_site
 
@@ -20,6 +29,9 @@ router = APIRouter(prefix="/datasets", tags=["datasets"])
 
 Offset = Annotated[int, Query(ge=0)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
+OnlyCopy = Annotated[
+    bool, Query(description="Remove shards of the server's even if their origin is gone.")
+]
 Samples = Annotated[str, Query(description="Sample numbers, separated by commas.")]
 _MOST_SHOWN = 64
 _KEEP = {"Cache-Control": "private, max-age=300"}
@@ -49,11 +61,42 @@ def show(name: str, session: SessionDep, context: ContextDep) -> DatasetInfo:
 
 
 @router.delete("/{name}")
-async def remove(name: str, context: ContextDep) -> None:
-    """Forget a dataset that no run needs any more; its files stay where they are."""
-    row = await run_in_threadpool(_remove, context, name)
+async def remove(name: str, context: ContextDep, only_copy: OnlyCopy = False) -> DatasetRemoved:
+    """Forget a dataset that nothing needs any more; shards that the server placed go with it.
+
+    All other files stay where they are. Shards whose origin is not registered any more may be the
+    only copy: they go with `only_copy=true` only.
+    """
+    row = await run_in_threadpool(_remove, context, name, only_copy)
     context.scanner.forget(row.id)
     delete_index(Path(row.index_path))
+    folder = None
+    if row.packing is not None:
+        folder = await run_in_threadpool(context.packer.forget, row)
+    return DatasetRemoved(removed=name, folder=None if folder is None else str(folder))
+
+
+@router.post("/{name}/pack", status_code=202)
+def pack(name: str, body: PackCreate, context: ContextDep) -> DatasetInfo:
+    """Have workers make a packed dataset of this one; ask for its state to follow it.
+
+    Asking twice for the same gives the same; one that failed is tried again.
+    """
+    row = context.packer.draft(name, body)
+    if packings.is_to_begin(row):
+        expected = _expect(context, name, body)
+        pack_folders.check_room(Path(row.uri), expected.bytes)
+        row = context.packer.admit(name, body, expected)
+    with context.database.session() as session:
+        return info(context, datasets.find(session, row.name))
+
+
+@router.get("/{name}/forecast", dependencies=_OWN_SITE)
+def forecast(
+    name: str, query: Annotated[ForecastQuery, Query()], context: ContextDep
+) -> ForecastInfo:
+    """What packing it would come to: tried with a few samples."""
+    return forecasts.forecast(*_forecast_of(context, name, query))
 
 
 @router.get("/{name}/rejected")
@@ -115,8 +158,8 @@ def preview_sheet(request: PreviewDep) -> Response:
 
 
 def info(context: Context, row: Dataset) -> DatasetInfo:
-    """A dataset with how far its scan has come."""
-    return datasets.info(row, context.scanner.progress(row.id))
+    """A dataset with how far its scan or its packing has come."""
+    return datasets.info(row, context.scanner.progress(row.id), context.packer.progress(row))
 
 
 def _numbers(samples: str, count: int) -> list[int]:
@@ -136,6 +179,21 @@ def _add(context: Context, body: DatasetCreate) -> Dataset:
         return datasets.add(session, context.settings, body)
 
 
-def _remove(context: Context, name: str) -> Dataset:
+def _remove(context: Context, name: str, only_copy: bool) -> Dataset:
     with context.database.session() as session:
-        return datasets.remove(session, name)
+        return datasets.remove(session, context.settings, name, only_copy=only_copy)
+
+
+def _expect(context: Context, name: str, body: PackCreate) -> Expected:
+    query = ForecastQuery(on=body.on, **body.choice.model_dump())
+    return forecasts.expect(*_forecast_of(context, name, query))
+
+
+def _forecast_of(
+    context: Context, name: str, query: ForecastQuery
+) -> tuple[Dataset, ForecastQuery, int]:
+    """What a forecast needs; the database is let go before it is made."""
+    with context.database.session() as session:
+        row = datasets.find_ready(session, name)
+        live = forecasts.live_slots(session, context.settings, query.on, context.dispatcher.now())
+    return row, query, live

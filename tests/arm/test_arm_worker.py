@@ -13,10 +13,12 @@ from typing import Any
 import pytest
 
 from ddlp.core.client import Client
+from ddlp.core.dataset import DatasetIndex, scan
 from ddlp.core.image.arithmetic import ARITHMETIC
+from ddlp.core.records import PackOptions, pack_locally
 from ddlp.loader import DualLoader
 from tests.arm.conftest import QEMU, ArmDevice
-from tests.conftest import UpProcess, wait_until
+from tests.conftest import UpProcess, add_dataset, wait_until
 from tests.end_to_end.harm import is_over, once_at, pool
 from tests.end_to_end.trainer import new_run
 
@@ -82,11 +84,12 @@ def made_by_the_device(
     client: Client,
     pipeline: str,
     at_step: Callable[[int], None] = lambda _: None,
+    dataset: str = "pictures",
 ) -> Batches:
     """A run that only the drive works for, and the proof that it did."""
     client.post("/pipelines", {"name": pipeline, "transforms": PIPELINES[pipeline]})
     plan = {"batch_size": BATCH_SIZE, "epochs": EPOCHS, "seed": SEED}
-    run = new_run(client, dataset="pictures", pipeline=pipeline, strategy="csd", **plan)
+    run = new_run(client, dataset=dataset, pipeline=pipeline, strategy="csd", **plan)
     loader = DualLoader(run=run, url=host.url, prefetch=1, normalize=False, wait_timeout_s=WAIT_S)
     batches = taken(loader, at_step)
     wait_until(lambda: client.get(f"/runs/{run}")["state"] == "completed")
@@ -151,6 +154,34 @@ def test_the_device_makes_the_bytes_of_the_host(
     for engine in ENGINES:
         monkeypatch.setenv("DDLP_ENGINE", engine)
         assert made_by_the_host(pictures, pipeline) == by_device, engine
+
+
+@pytest.fixture(scope="module")
+def packed(host: UpProcess, pictures: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The pictures as records, made by the host's kernel."""
+    if ENGINES == ["reference"]:
+        pytest.skip("packing needs the kernel")
+    folder = pictures.parent / "pictures-packed"
+    index = tmp_path_factory.mktemp("arm-packed") / "index"
+    scan(pictures, index)
+    made = pack_locally(DatasetIndex(index), PackOptions(), folder, processes=1)
+    assert 10 < made.records < made.samples
+    with host.client() as found:
+        add_dataset(found, folder, "pictures-packed")
+    return "pictures-packed"
+
+
+@pytest.mark.parametrize("pipeline", PIPELINES)
+def test_the_device_makes_the_same_bytes_of_records(
+    host: UpProcess,
+    client: Client,
+    device: ArmDevice,
+    pictures: Path,
+    packed: str,
+    pipeline: str,
+) -> None:
+    by_device = made_by_the_device(host, client, pipeline, dataset=packed)
+    assert by_device == made_by_the_host(pictures, pipeline)
 
 
 def test_a_batch_whose_process_died_is_made_again_with_care_and_with_the_same_bytes(

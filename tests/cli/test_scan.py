@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from ddlp.cli import scan
+from ddlp.cli import line, scan
 from ddlp.cli.scan import follow_scan
 from ddlp.core.errors import InvalidInput, NotFound
 
@@ -47,7 +47,7 @@ def test_the_outcome_is_returned_and_a_quick_scan_says_nothing(
 def test_a_long_scan_is_heard_of_now_and_then(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(scan, "_LINE_EVERY_S", 0)
+    monkeypatch.setattr(line, "LINE_EVERY_S", 0)
     follow(SCANNING, {"state": "ready"})
     said = capsys.readouterr().err
     assert said == "scanning: 500 of 2,000 looked at, 2 rejected, 3 MB\n"

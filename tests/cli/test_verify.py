@@ -43,6 +43,14 @@ def test_a_run_whose_epochs_are_good_and_chained_is_proved() -> None:
     }
 
 
+def test_the_storage_form_must_be_the_runs_where_both_are_known() -> None:
+    found = run_of()
+    for storage, problems in ((None, 0), ("folder", 0), ("packed", 3)):
+        found["run"]["storage"] = storage
+        assert len(check(found)["problems"]) == problems
+    assert check(found)["problems"]["epoch 0"] == ["it is of storage folder, not packed"]
+
+
 def test_what_the_tail_policy_did_is_added_up() -> None:
     assert check(run_of(2, order="4h", tail="drop"))["dropped"] == 12
     assert check(run_of(2, order="6h", tail="pad"))["repeated"] == 28

@@ -50,6 +50,7 @@ def of_segments(parts: list[tuple[Segment, str]], **changes: Any) -> dict[str, A
         "batch_size": BATCH_SIZE,
         "tail": "short",
         "on_bad": "fail",
+        "storage": "folder",
         "strategy": "wrr",
         "segments": [
             delivered(segment, entries(segment, order)).model_dump(mode="json")

@@ -1,5 +1,7 @@
 """A certificate names every kind of fault in a record of deliveries, and shows tampering."""
 
+import hashlib
+import json
 from typing import Any
 
 import pytest
@@ -44,6 +46,22 @@ def test_what_the_tail_policy_repeats_or_drops_is_said(
     found = certificate(order, tail=tail, world_size=world_size)
     assert verify(found) == []
     assert (found.repeated, found.dropped) == (repeated, dropped)
+
+
+def test_the_storage_form_is_sealed_but_decides_nothing() -> None:
+    plain, packed = certificate(), certificate(storage="packed")
+    said, other = (c.model_dump(mode="json") for c in (plain, packed))
+    assert {name for name in said if said[name] != other[name]} == {"storage", "digest"}
+    swapped = Certificate.model_validate({**said, "storage": "packed"})
+    assert verify(swapped) == ["its digest does not fit its content"]
+
+
+def test_certificates_from_before_storage_forms_were_named_are_still_good() -> None:
+    old = certificate(storage=None).model_dump(mode="json")
+    del old["storage"]
+    rest = {name: value for name, value in old.items() if name != "digest"}
+    assert old["digest"] == hashlib.sha256(json.dumps(rest, sort_keys=True).encode()).hexdigest()
+    assert verify(Certificate.model_validate(old)) == []
 
 
 # Faults

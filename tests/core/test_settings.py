@@ -74,6 +74,7 @@ FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
     ("cpu_window", "3", 3),
     ("cpu_store_bytes", "2097152", 1 << 21),
     ("csd_store_bytes", "1048576", 1 << 20),
+    ("pack_shard_samples", "16", 16),
     ("device_timeout_s", "2.5", 2.5),
     ("abandon_after_s", "3600", 3600.0),
     ("wait_timeout_s", "30", 30.0),

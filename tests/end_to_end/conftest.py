@@ -16,9 +16,10 @@ class Traps:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
-    def set(self, moment: str) -> None:
-        """The next process that comes to this moment is killed."""
-        (self.folder / moment).touch()
+    def set(self, moment: str, signal_name: str = "SIGKILL") -> None:
+        """The next process that comes to this moment is killed, or gets another signal."""
+        (self.folder / f".{moment}").write_text(signal_name)
+        (self.folder / f".{moment}").rename(self.folder / moment)
 
     def sprung(self, moment: str) -> bool:
         """Whether one has been."""
@@ -50,6 +51,7 @@ def victim(
     """A stack that keeps little in store, and knows how fast its devices are."""
     home = tmp_path_factory.mktemp("victim")
     small = {"cpu_workers": "2", "cpu_window": "4", "csd_store_bytes": str(1 << 20)}
+    small["pack_shard_samples"] = "16"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", str(Path(__file__).parent / "traps"))
         patch.setenv("TRAPS", str(trap_folder))

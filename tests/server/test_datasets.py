@@ -43,10 +43,10 @@ def test_a_dataset_outlives_no_run_that_needs_it_but_the_others(plane: Plane, im
     with plane.database.session() as session:
         row = runs.create(session, RunCreate(dataset="fruit", name="r"))
         with pytest.raises(Conflict, match="dataset fruit is used by r; cancel that first"):
-            datasets.remove(session, "fruit")
+            datasets.remove(session, plane.settings, "fruit")
         row.state = RunState.COMPLETED.value
     with plane.database.session() as session:
-        datasets.remove(session, "fruit")
+        datasets.remove(session, plane.settings, "fruit")
     with plane.database.session() as session:
         run = session.get_one(Run, row.id)
         assert run.dataset_id is None

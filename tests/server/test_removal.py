@@ -10,11 +10,13 @@ from sqlalchemy import Engine
 
 from ddlp.core.errors import Conflict, NotFound
 from ddlp.core.messages import RunCreate
+from ddlp.core.settings import Settings
 from ddlp.core.types import DatasetState
 from ddlp.server import datasets, pipelines, runs
 from ddlp.server.database import Database, migrate
 from ddlp.server.models import Dataset
 
+SETTINGS = Settings()
 RUN = RunCreate(dataset="fruit", name="r", batch_size=2)
 
 
@@ -33,7 +35,7 @@ def database(engine: Engine) -> Iterator[Database]:
 
 def remove(database: Database) -> None:
     with database.session() as session:
-        datasets.remove(session, "fruit")
+        datasets.remove(session, SETTINGS, "fruit")
 
 
 def test_a_run_whose_dataset_goes_while_it_is_made_is_told_so(
@@ -69,7 +71,7 @@ def test_a_dataset_stays_if_a_run_of_it_is_being_made(database: Database) -> Non
 def test_of_two_removals_one_comes_too_late(database: Database) -> None:
     with ThreadPoolExecutor(1) as pool:
         with database.session() as session:
-            datasets.remove(session, "fruit")
+            datasets.remove(session, SETTINGS, "fruit")
             removal = pool.submit(remove, database)
             time.sleep(0.5)
         with pytest.raises(NotFound, match="dataset fruit"):

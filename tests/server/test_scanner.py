@@ -179,7 +179,7 @@ def test_a_dataset_that_is_removed_while_it_is_scanned_leaves_nothing(
     row = add(plane, service, images, "fruit")
     wait_until(lambda: slow.under_way == 1)
     with plane.database.session() as session:
-        datasets.remove(session, "fruit")
+        datasets.remove(session, plane.settings, "fruit")
     service.forget(row.id)
     wait_until(lambda: service.progress(row.id) is None)
     assert left_in(plane) == []
@@ -194,7 +194,7 @@ def test_a_dataset_that_is_removed_when_its_index_is_written_leaves_nothing(
     row = add(plane, service, images, "fruit")
     wait_until(Path(row.index_path).exists)
     with plane.database.session() as session:
-        datasets.remove(session, "fruit")
+        datasets.remove(session, plane.settings, "fruit")
     service.forget(row.id)
     slow.go.set()
     wait_until(lambda: service.progress(row.id) is None)
@@ -208,7 +208,7 @@ def test_a_dataset_that_is_removed_while_a_child_scans_it_leaves_nothing(
     row = add(plane, service, make_images(plane.scratch / "endless", 3), "fruit")
     wait_until(lambda: left_in(plane))
     with plane.database.session() as session:
-        datasets.remove(session, "fruit")
+        datasets.remove(session, plane.settings, "fruit")
     service.forget(row.id)
     wait_until(lambda: service.progress(row.id) is None)
     assert left_in(plane) == []
@@ -220,7 +220,7 @@ def test_a_dataset_that_is_removed_before_its_turn_is_not_scanned(
     with plane.database.session() as session:
         row = datasets.add(session, plane.settings, DatasetCreate(uri=str(images), name="fruit"))
     with plane.database.session() as session:
-        datasets.remove(session, "fruit")
+        datasets.remove(session, plane.settings, "fruit")
     service.begin(row)
     wait_until(lambda: service.progress(row.id) is None)
     assert slow.most == 0

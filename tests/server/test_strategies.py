@@ -12,6 +12,7 @@ from ddlp.core.certificate import Certificate, verify
 from ddlp.core.errors import Conflict, DdlpError, InvalidInput, NotFound
 from ddlp.core.messages import ReplayCreate, RunInfo, StrategyChange
 from ddlp.core.types import Prong, RunState
+from ddlp.server import datasets
 from ddlp.server import runs as server_runs
 from ddlp.server.context import Context
 from ddlp.server.models import Calibration, Run
@@ -42,7 +43,8 @@ def prongs(plane: Plane) -> Plane:
 
 def context(plane: Plane) -> Context:
     nothing = cast("Any", None)
-    return Context(plane.settings, plane.database, plane.dispatcher, nothing, nothing, nothing)
+    rest = [nothing] * 4
+    return Context(plane.settings, plane.database, plane.dispatcher, *rest)
 
 
 def switch(plane: Plane, run: uuid.UUID, strategy: str, window: int | None = None) -> RunInfo:
@@ -181,6 +183,11 @@ def test_rates_are_kept_by_dataset_pipeline_and_device_and_used_again(
     other = new_run(prongs, images, strategy="mte", calibration=2, pipeline="imagenet-val")
     settle(prongs)
     assert split(prongs, other) is None
+    with prongs.database.session() as session:
+        datasets.find(session, "fruit").kind = "packed"
+    faster = new_run(prongs, images, strategy="mte", calibration=2)
+    settle(prongs)
+    assert split(prongs, faster) is None, "records are decoded at another pace"
 
 
 def split(plane: Plane, run: uuid.UUID) -> int | None:

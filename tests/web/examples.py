@@ -18,6 +18,7 @@ def run_info(**changes: Any) -> RunInfo:
         "name": "r50",
         "dataset": "fruit",
         "dataset_version": "d" * 64,
+        "storage": "folder",
         "pipeline": "imagenet-train",
         "pipeline_hash": "e" * 64,
         "engine": "fused-2",

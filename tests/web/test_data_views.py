@@ -4,9 +4,16 @@ from typing import Any
 
 import pytest
 
-from ddlp.core.messages import BadSampleInfo, DatasetInfo, RejectedInfo, ScanInfo
-from ddlp.core.types import BadPolicy, DatasetState
-from ddlp.web.data_views import bad_view, dataset_view, rejected_rows
+from ddlp.core.messages import (
+    BadSampleInfo,
+    DatasetInfo,
+    PackChoice,
+    PackingInfo,
+    RejectedInfo,
+    ScanInfo,
+)
+from ddlp.core.types import BadPolicy, DatasetState, Prong
+from ddlp.web.data_views import DatasetView, bad_view, dataset_view, rejected_rows
 from ddlp.web.views import run_row, run_view
 from tests.web.examples import run_info
 
@@ -84,9 +91,10 @@ def test_bad_samples_are_seen_at_a_glance(count: int, chips: list[str], cell: st
 def test_a_ready_dataset_is_described() -> None:
     view = dataset_view(dataset_info())
     assert (view.samples, view.classes, view.size, view.rejected) == ("1,234", "20", "2.5 GB", 3)
-    assert not view.scanning
+    assert (view.work, view.storage, view.waiting) == (None, "folder", None)
     facts = dict(view.facts)
-    assert facts["kind"] == "folder"
+    assert facts["storage form"] == "folder"
+    assert "packed from" not in facts
     assert facts["check"] == "quick: the head of each image"
     assert facts["classes"].startswith("20: class-0, ")
     assert facts["classes"].endswith("class-11 …")
@@ -96,13 +104,75 @@ def test_a_ready_dataset_is_described() -> None:
 def test_a_scan_says_how_far_it_is() -> None:
     seen = ScanInfo(found=2000, done=500, rejected=2, bytes=1_500_000)
     view = dataset_view(dataset_info(state=DatasetState.SCANNING, kind=None, progress=seen))
-    assert view.scanning
+    assert (view.work, view.storage) == ("Scan", "—")
     assert view.progress == "500 of 2,000 looked at · 2 rejected · 1.5 MB"
     assert view.percent == 25
-    assert "kind" not in dict(view.facts)
+    assert "storage form" not in dict(view.facts)
     assert (view.samples, view.classes, view.size) == ("—", "—", "—")
     nothing = dataset_view(dataset_info(state=DatasetState.SCANNING, progress=ScanInfo()))
     assert nothing.percent == 0
+
+
+def packing_info(**changes: Any) -> PackingInfo:
+    """A quarter of two thousand samples is packed."""
+    values: dict[str, Any] = {
+        "origin": "fruit",
+        "on": Prong.CSD,
+        "options": PackChoice(),
+        "lossy": False,
+        "shards": 2,
+        "shards_done": 0,
+        "samples": 2000,
+        "samples_done": 500,
+        "records": 480,
+        "kept": 20,
+        "skipped": 0,
+        "bytes": 1_500_000,
+        "origin_bytes": 5_000_000,
+        "ratio": None,
+        "images_per_s": None,
+        "seconds_left": None,
+        "waiting": None,
+        "emulated": False,
+    }
+    return PackingInfo(**values | changes)
+
+
+def packing_view(**changes: Any) -> DatasetView:
+    info = dataset_info(state=DatasetState.PACKING, kind="packed", packing=packing_info(**changes))
+    return dataset_view(info)
+
+
+def test_a_packing_says_how_far_it_is_and_what_it_waits_for() -> None:
+    view = packing_view()
+    assert (view.work, view.storage, view.percent) == ("Packing", "packed", 25)
+    assert view.progress == "500 of 2,000 samples · 0 of 2 shards · 1.5 MB"
+    fast = packing_view(images_per_s=812.0, seconds_left=125.0)
+    assert fast.progress.endswith("1.5 MB · 812 images/s on csd · 2 min 5 s left")
+    emulated = packing_view(images_per_s=812.0, seconds_left=125.0, emulated=True)
+    assert "812 images/s on csd (emulated) · " in emulated.progress
+    assert packing_view(waiting="no csd device is alive").waiting == "no csd device is alive"
+
+
+def test_a_packed_dataset_says_what_it_was_made_from_and_what_was_lost() -> None:
+    done = packing_info(ratio=1.2104, on=Prong.CPU)
+    info = dataset_info(kind="packed", packing=done, lossy=False, pixels="the origin's")
+    facts = dict(dataset_view(info).facts)
+    assert facts["packed from"] == "fruit, by the host's workers (cpu)"
+    assert facts["pixels"] == "the origin's"
+    assert facts["packed samples"] == "480 as records · 20 as they were"
+    assert facts["packed size"] == "1.5 MB, 1.21 times the origin's"
+    for emulated, who in ((False, "(csd)"), (None, "(csd)"), (True, "(csd, emulated)")):
+        facts = dict(packing_view(emulated=emulated).facts)
+        assert facts["packed from"] == f"fruit, by the drives {who}"
+
+
+def test_a_lossy_dataset_is_marked_wherever_it_was_packed() -> None:
+    lossy = dataset_info(kind="packed", lossy=True, pixels="lossy: longest side 400, quality 90")
+    view = dataset_view(lossy)
+    assert view.storage == "packed, lossy"
+    assert dict(view.facts)["pixels"] == "lossy: longest side 400, quality 90"
+    assert "pixels" not in dict(dataset_view(dataset_info()).facts)
 
 
 def test_rejected_files_are_rows() -> None:

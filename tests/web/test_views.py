@@ -206,6 +206,7 @@ def test_an_epoch_is_one_row() -> None:
 def test_the_facts_name_the_exact_dataset_and_pipeline() -> None:
     facts = dict(run_view(run_info(created_at=1_700_000_000.9), [], None).facts)
     assert facts["dataset"] == "fruit · 1,000 samples · dddddddddddd"
+    assert facts["storage form"] == "folder"
     assert facts["pipeline"] == "imagenet-train · eeeeeeeeeeee"
     assert facts["created"] == "2023-11-14 22:13:20 UTC"
 

@@ -48,6 +48,18 @@ def test_a_host_that_sees_the_data_elsewhere_looks_there(
     assert DatasetIndex(other.index_path).root == tmp_path / "other" / images.name
 
 
+def test_a_packed_dataset_is_not_mistaken_for_its_origin_of_the_same_version(
+    up: UpProcess, spec: WorkSpec, tmp_path: Path
+) -> None:
+    with up.client() as client:
+        indexes = Indexes(client, tmp_path / "cache", {})
+        found = {
+            indexes.find(Path(place), spec.dataset_version, f"/runs/{spec.run}/index")
+            for place in ("/not/here", "/nor/here", "/not/here")
+        }
+    assert len(found) == 2
+
+
 def test_a_run_that_is_not_there_says_so(api: Client, spec: WorkSpec, tmp_path: Path) -> None:
     gone = json.loads(spec.model_dump_json())
     gone |= {"run": "00000000-0000-0000-0000-000000000000", "index_path": "/not/here"}

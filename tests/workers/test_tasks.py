@@ -88,11 +88,11 @@ class _Trap:
 
 HANG = """
 import time
-from ddlp.workers.tasks import _ended_after
+from ddlp.workers.tasks import ended_after
 
-with _ended_after(30):
+with ended_after(30):
     pass
-with _ended_after(0.2):
+with ended_after(0.2):
     time.sleep(30)
 """
 

@@ -6,18 +6,21 @@ from pathlib import Path
 from ddlp.core.dataset.check import reason_of
 from ddlp.core.dataset.files import is_image
 from ddlp.core.dataset.progress import ScanOptions
+from ddlp.core.dataset.shards import parse_shard_name
 from ddlp.core.dataset.sources.arrays import ArraySource
 from ddlp.core.dataset.sources.base import Source
 from ddlp.core.dataset.sources.cifar import find_cifar
 from ddlp.core.dataset.sources.folder import FolderSource
 from ddlp.core.dataset.sources.manifest import READERS, ManifestSource
+from ddlp.core.dataset.sources.packed import PackedSource
 from ddlp.core.dataset.sources.tar import COMPRESSED, TarSource
 from ddlp.core.errors import InvalidInput
 
 __all__ = ["SOURCES", "Source", "recognise"]
 
 SOURCES: dict[str, type[Source]] = {
-    source.kind: source for source in (FolderSource, ManifestSource, TarSource, ArraySource)
+    source.kind: source
+    for source in (FolderSource, ManifestSource, TarSource, ArraySource, PackedSource)
 }
 
 _BY_ENDING: dict[str, type[Source]] = {
@@ -25,11 +28,12 @@ _BY_ENDING: dict[str, type[Source]] = {
     ".npz": ArraySource,
     ".npy": ArraySource,
     ".bin": ArraySource,
+    ".ddlp": PackedSource,
     **dict.fromkeys(READERS, ManifestSource),
 }
 _TAKEN = (
-    "give a folder with one subfolder a class, a folder of .tar shards or of CIFAR's .bin files, "
-    f"or a file with one of the endings {' '.join(sorted(_BY_ENDING))}"
+    "give a folder with one subfolder a class, a folder of .tar or packed shards or of CIFAR's "
+    f".bin files, or a file with one of the endings {' '.join(sorted(_BY_ENDING))}"
 )
 
 
@@ -56,9 +60,12 @@ def _file_kind(uri: Path) -> type[Source]:
 def _folder_kind(uri: Path) -> type[Source]:
     """Images in subfolders come first: other files may lie beside them."""
     names = [name for name in os.listdir(uri) if not name.startswith(".")]
+    packed = any(parse_shard_name(name) for name in names)
     shards = any(name.lower().endswith(".tar") for name in names)
     binaries = any(name.endswith(".bin") for name in names)
-    if (shards or binaries) and not _holds_images(uri, names):
+    if (packed or shards or binaries) and not _holds_images(uri, names):
+        if packed:
+            return PackedSource
         if shards:
             return TarSource
         if find_cifar(uri) is not None:

@@ -29,7 +29,7 @@ static void on_warning(j_common_ptr common, int level) {
 static void on_text(j_common_ptr common) { (void)common; }
 
 /* A codec serves one image only: it would lend its tables to a next one that lacks its own. */
-static void make(jpeg_decoder *decoder) {
+void jpeg_decoder_make(jpeg_decoder *decoder) {
     memset(&decoder->codec, 0, sizeof decoder->codec);
     decoder->codec.err = jpeg_std_error(&decoder->errors);
     decoder->errors.error_exit = on_error;
@@ -37,6 +37,15 @@ static void make(jpeg_decoder *decoder) {
     decoder->errors.output_message = on_text;
     decoder->codec.client_data = decoder;
     jpeg_create_decompress(&decoder->codec);
+}
+
+int jpeg_ran_out_of_memory(const jpeg_decoder *decoder) {
+    return decoder->errors.msg_code == JERR_OUT_OF_MEMORY;
+}
+
+void jpeg_open(jpeg_decoder *decoder, const uint8_t *data, size_t size) {
+    jpeg_mem_src(&decoder->codec, data, (unsigned long)size);
+    jpeg_read_header(&decoder->codec, TRUE);
 }
 
 /* What Pillow does with the inverted CMYK that every encoder writes. */
@@ -60,24 +69,6 @@ static status next_row(row_source *rows, uint8_t *row) {
     return STATUS_OK;
 }
 
-static int allowed_reduction(const span *across, const span *down) {
-    int reduction = 8;
-    while (reduction > 1 && (across->extent < (double)reduction * across->size ||
-                             down->extent < (double)reduction * down->size))
-        reduction /= 2;
-    return reduction;
-}
-
-static span reduced(span axis, int reduction, int length) {
-    int shorter = (length + reduction - 1) / reduction, low = axis.low / reduction;
-    int high = (axis.high + reduction - 1) / reduction;
-    axis.low = low < shorter - 1 ? low : shorter - 1;
-    axis.high = high < shorter ? high : shorter;
-    axis.start /= reduction;
-    axis.extent /= reduction;
-    return axis;
-}
-
 /* Whether a progressive picture lacks scans: libjpeg then smooths what is there, across the edges
  * of any crop and not the same in every release. */
 static int is_unfinished(const struct jpeg_decompress_struct *codec) {
@@ -86,6 +77,15 @@ static int is_unfinished(const struct jpeg_decompress_struct *codec) {
         for (int coefficient = 0; coefficient < DCTSIZE2; coefficient++)
             if (codec->coef_bits[component][coefficient]) return 1;
     return 0;
+}
+
+int jpeg_read_whole(jpeg_decoder *decoder) {
+    struct jpeg_decompress_struct *codec = &decoder->codec;
+    codec->buffered_image = TRUE;
+    codec->out_color_space = JCS_EXT_RGBX;
+    jpeg_start_decompress(codec);
+    while (!jpeg_input_complete(codec)) jpeg_consume_input(codec);
+    return !decoder->errors.num_warnings && !is_unfinished(codec);
 }
 
 /* Leaves out the columns that no tap reads, and passes over the rows before the first. */
@@ -109,14 +109,13 @@ static void crop(jpeg_decoder *decoder, const resizer *work) {
 static status decode(jpeg_decoder *decoder, resizer *work, span across, span down, int reduce,
                      const slot *out) {
     struct jpeg_decompress_struct *codec = &decoder->codec;
-    jpeg_read_header(codec, TRUE);
     int reduction = reduce ? allowed_reduction(&across, &down) : 1;
     decoder->cmyk = codec->num_components == 4;
     codec->out_color_space = decoder->cmyk ? JCS_CMYK : JCS_EXT_RGBX;
     codec->scale_num = 1;
     codec->scale_denom = (unsigned)reduction;
-    span columns = reduced(across, reduction, (int)codec->image_width);
-    span rows = reduced(down, reduction, (int)codec->image_height);
+    span columns = reduced_span(across, reduction, (int)codec->image_width);
+    span rows = reduced_span(down, reduction, (int)codec->image_height);
     if (filter_make(&work->across, &columns) || filter_make(&work->down, &rows))
         return STATUS_NO_MEMORY;
     jpeg_start_decompress(codec);
@@ -152,12 +151,12 @@ status render_jpeg(workspace *mine, const jpeg_file *file, span across, span dow
     if (jpeg_walk(file->data, file->size, &head, why) || check(&head, file, why)) return STATUS_BAD;
     decoder->why = why;
     if (setjmp(decoder->escape)) {
-        int no_memory = decoder->errors.msg_code == JERR_OUT_OF_MEMORY;
+        int no_memory = jpeg_ran_out_of_memory(decoder);
         jpeg_destroy_decompress(&decoder->codec);
         return no_memory ? STATUS_NO_MEMORY : STATUS_BAD;
     }
-    make(decoder);
-    jpeg_mem_src(&decoder->codec, file->data, (unsigned long)file->size);
+    jpeg_decoder_make(decoder);
+    jpeg_open(decoder, file->data, file->size);
     status rendered = decode(decoder, &mine->work, across, down, reduce, out);
     if (!rendered && head.more) rendered = finish(decoder, &mine->work.shown);
     jpeg_destroy_decompress(&decoder->codec);

@@ -18,4 +18,13 @@ typedef struct {
     int cmyk;
 } jpeg_decoder;
 
+/* Errors of libjpeg lead back to `escape`, which must be set. */
+void jpeg_decoder_make(jpeg_decoder *decoder);
+int jpeg_ran_out_of_memory(const jpeg_decoder *decoder);
+void jpeg_open(jpeg_decoder *decoder, const uint8_t *data, size_t size);
+
+/* Reads all scans of a file into memory, from where coefficients and then pixels can be taken; 0 where
+ * something is amiss in them. */
+int jpeg_read_whole(jpeg_decoder *decoder);
+
 #endif

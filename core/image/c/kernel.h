@@ -2,6 +2,7 @@
  *
  *   bytes -> jpeg_walk (is it whole?) -> jpeg_rows (only the rows and columns a view needs)
  *         -> resize (antialiased, in whole numbers) -> slot (uint8, or float32 by levels)
+ *   packed record -> record_rows (only the tiles a view needs) -> the same
  *
  * A decoder is a row source: it hands over one row of pixels after the other, and the resampling
  * reads no more of them than it needs at a time. Another decoder is another row source.
@@ -22,6 +23,7 @@ typedef enum {
     STATUS_BAD,      /* the sample cannot be decoded; the reason says why */
     STATUS_UNUSUAL,  /* it can be decoded, but not here */
     STATUS_NO_MEMORY,
+    STATUS_UNREADABLE, /* the system says why: errno */
 } status;
 
 typedef struct {
@@ -37,7 +39,8 @@ typedef struct {
     size_t size;
 } buffer;
 
-status buffer_reserve(buffer *kept, size_t size);
+status buffer_reserve(buffer *kept, size_t size); /* what it held is lost where it grows */
+status buffer_grow(buffer *kept, size_t size);
 void buffer_free(buffer *kept);
 
 /* One axis of a view: extent pixels from start, read within [low, high), shown as size. */
@@ -79,7 +82,9 @@ struct row_source {
     int column;  /* of the source, at which a row begins */
 };
 
-enum { ROW_SLACK = 64 };
+/* Rows that are read soon begin beside a multiple of 32: libjpeg-turbo writes aligned ones past the
+ * caches. */
+enum { ROW_SLACK = 64, BESIDE_ALIGNED = 16 };
 
 /* What a thread works with; kept from image to image. */
 typedef struct workspace workspace;
@@ -108,13 +113,17 @@ typedef struct {
     void (*floats)(const uint8_t *shown, const float *levels, int values, float *to);
     /* Reads and writes may reach ROW_SLACK bytes beyond the row's end. */
     void (*mirror)(const uint8_t *row, int pixels, uint8_t *to);
+    const struct record_passes *records; /* what is done to packed records */
 } passes;
 
 const passes *passes_in_use(void);
-void passes_choose(int vectors); /* 0: portable; 1: the best there is */
+/* The variants that this processor can do, the best one last; gives how many there are. */
+enum { MOST_VARIANTS = 3 };
+int passes_possible(const passes *found[MOST_VARIANTS]);
+int passes_choose(const char *name); /* NULL: the best there is; 0 where there is none of this name */
 extern const passes portable_passes;
 #if defined(__x86_64__)
-extern const passes avx2_passes;
+extern const passes avx2_passes, pdep_passes;
 #endif
 
 /* What a walk over the markers found. */
@@ -133,6 +142,11 @@ typedef struct {
     int width, height;
 } jpeg_file;
 
+/* By how much the DCT may reduce (1, 2, 4, 8) and still leave as much as is shown; and what it makes of
+ * one axis of a view, where the picture has `length` pixels. */
+int allowed_reduction(const span *across, const span *down);
+span reduced_span(span axis, int reduction, int length);
+
 /* The whole job for one JPEG and for decoded pixels. `reduce` allows a reduction by the DCT. */
 status render_jpeg(workspace *mine, const jpeg_file *file, span across, span down, int reduce,
                    const slot *out, reason *why);
@@ -145,6 +159,23 @@ typedef struct {
 
 status render_pixels(workspace *mine, const picture *source, span across, span down,
                      const slot *out);
+
+/* A packed record, and the size that its picture is expected to have: bytes in memory, or where data is
+ * NULL a part of an open file. `reduce` is as for a JPEG. */
+typedef struct {
+    int file;
+    uint64_t start;
+    size_t size;
+} record_part;
+
+typedef struct {
+    const uint8_t *data;
+    record_part part;
+    int width, height;
+} record_file;
+
+status render_record(workspace *mine, const record_file *file, span across, span down, int reduce,
+                     const slot *out, reason *why);
 
 /* Cuts whole pixels out of images of one size, black where a cut reaches over an edge. */
 typedef struct {

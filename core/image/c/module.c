@@ -3,10 +3,12 @@
 #define Py_LIMITED_API 0x030B0000
 #include <Python.h>
 
+#include <errno.h>
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
-#include "kernel.h"
+#include "workspace.h"
 
 enum { MAX_SIDE = 1 << 20 };
 
@@ -86,6 +88,7 @@ static int fits(const target *held, const span *across, const span *down) {
 
 static PyObject *finished(status result, const reason *why) {
     if (result == STATUS_NO_MEMORY) return PyErr_NoMemory();
+    if (result == STATUS_UNREADABLE) return PyErr_SetFromErrno(PyExc_OSError);
     if (result) {
         int unusual = result == STATUS_UNUSUAL;
         PyErr_SetString(unusual ? PyExc_NotImplementedError : PyExc_ValueError, why->text);
@@ -111,55 +114,150 @@ static PyObject *walk(PyObject *self, PyObject *arguments) {
     return Py_BuildValue("iiii", head.usual, head.width, head.height, head.orientation);
 }
 
-static status in_workspace(const jpeg_file *file, const picture *source, span across, span down,
-                           int reduce, const slot *out, reason *why) {
+/* What is rendered: one of a JPEG, a record and pixels. */
+typedef struct {
+    const jpeg_file *jpeg;
+    const record_file *record;
+    const picture *pixels;
+    int reduce;
+} source;
+
+static status in_workspace(const source *from, span across, span down, const slot *out, reason *why) {
     workspace *mine = workspace_take();
     if (!mine) return STATUS_NO_MEMORY;
-    status result = file ? render_jpeg(mine, file, across, down, reduce, out, why)
-                         : render_pixels(mine, source, across, down, out);
+    status result;
+    if (from->jpeg)
+        result = render_jpeg(mine, from->jpeg, across, down, from->reduce, out, why);
+    else if (from->record)
+        result = render_record(mine, from->record, across, down, from->reduce, out, why);
+    else
+        result = render_pixels(mine, from->pixels, across, down, out);
     workspace_return(mine);
     return result;
 }
 
-static int inside(const jpeg_file *file, const span *across, const span *down) {
-    if (across->high <= file->width && down->high <= file->height) return 1;
+/* How a view is asked for, behind what it is of. */
+typedef struct {
+    int width, height, reduce;
+    span across, down;
+    PyObject *array, *levels;
+} wanted_view;
+
+#define VIEW_FORMAT "(ii)(ddiii)(ddiii)pOO"
+#define VIEW_PLACES(of)                                                                                  \
+    &(of).width, &(of).height, &(of).across.start, &(of).across.extent, &(of).across.low,                \
+        &(of).across.high, &(of).across.size, &(of).down.start, &(of).down.extent, &(of).down.low,       \
+        &(of).down.high, &(of).down.size, &(of).reduce, &(of).array, &(of).levels
+
+static int is_inside(const wanted_view *asked) {
+    if (asked->across.high <= asked->width && asked->down.high <= asked->height) return 1;
     PyErr_SetString(PyExc_TypeError, "a span reaches over the picture's edge");
     return 0;
+}
+
+static PyObject *render(const source *from, const wanted_view *asked) {
+    target held;
+    PyObject *outcome = NULL;
+    if (!check_span(&asked->across) || !check_span(&asked->down) || !is_inside(asked)) return NULL;
+    if (!get_target(asked->array, asked->levels, 3, &held)) return NULL;
+    if (fits(&held, &asked->across, &asked->down)) {
+        status result;
+        reason why = {""};
+        int said;
+        Py_BEGIN_ALLOW_THREADS
+        result = in_workspace(from, asked->across, asked->down, &held.out, &why);
+        said = errno;
+        Py_END_ALLOW_THREADS
+        errno = said;
+        outcome = finished(result, &why);
+    }
+    target_release(&held);
+    return outcome;
 }
 
 static PyObject *jpeg(PyObject *self, PyObject *arguments) {
     (void)self;
     Py_buffer data;
-    span across, down;
-    PyObject *array, *levels;
-    jpeg_file file;
-    int reduce;
-    if (!PyArg_ParseTuple(arguments, "y*(ii)(ddiii)(ddiii)pOO", &data, &file.width, &file.height,
-                          &across.start, &across.extent, &across.low, &across.high, &across.size,
-                          &down.start, &down.extent, &down.low, &down.high, &down.size, &reduce,
-                          &array, &levels))
-        return NULL;
-    file.data = data.buf;
-    file.size = (size_t)data.len;
-    target held;
-    PyObject *outcome = NULL;
-    if (check_span(&across) && check_span(&down) && inside(&file, &across, &down) &&
-        get_target(array, levels, 3, &held)) {
-        if (fits(&held, &across, &down)) {
-            status result;
-            reason why = {""};
-            Py_BEGIN_ALLOW_THREADS
-            result = in_workspace(&file, NULL, across, down, reduce, &held.out, &why);
-            Py_END_ALLOW_THREADS
-            outcome = finished(result, &why);
-        }
-        target_release(&held);
-    }
+    wanted_view asked;
+    if (!PyArg_ParseTuple(arguments, "y*" VIEW_FORMAT, &data, VIEW_PLACES(asked))) return NULL;
+    jpeg_file file = {data.buf, (size_t)data.len, asked.width, asked.height};
+    source from = {&file, NULL, NULL, asked.reduce};
+    PyObject *outcome = render(&from, &asked);
     PyBuffer_Release(&data);
     return outcome;
 }
 
-static int get_picture(PyObject *array, Py_buffer *view, picture *source) {
+static PyObject *record_(PyObject *self, PyObject *arguments) {
+    (void)self;
+    Py_buffer data;
+    wanted_view asked;
+    if (!PyArg_ParseTuple(arguments, "y*" VIEW_FORMAT, &data, VIEW_PLACES(asked))) return NULL;
+    record_file file = {data.buf, {-1, 0, (size_t)data.len}, asked.width, asked.height};
+    source from = {NULL, &file, NULL, asked.reduce};
+    PyObject *outcome = render(&from, &asked);
+    PyBuffer_Release(&data);
+    return outcome;
+}
+
+static PyObject *record_at(PyObject *self, PyObject *arguments) {
+    (void)self;
+    int descriptor;
+    unsigned long long start, size;
+    wanted_view asked;
+    if (!PyArg_ParseTuple(arguments, "(iKK)" VIEW_FORMAT, &descriptor, &start, &size, VIEW_PLACES(asked))) return NULL;
+    record_file file = {NULL, {descriptor, start, (size_t)size}, asked.width, asked.height};
+    source from = {NULL, &file, NULL, asked.reduce};
+    return render(&from, &asked);
+}
+
+static PyObject *pack_(PyObject *self, PyObject *arguments) {
+    (void)self;
+    Py_buffer data;
+    int keep_head;
+    reason why = {""};
+    size_t made = 0;
+    status result = STATUS_NO_MEMORY;
+    if (!PyArg_ParseTuple(arguments, "y*p", &data, &keep_head)) return NULL;
+    workspace *mine = workspace_take();
+    if (mine) {
+        Py_BEGIN_ALLOW_THREADS
+        result = record_pack(mine, data.buf, (size_t)data.len, keep_head, &mine->packed, &made, &why);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&data);
+    PyObject *outcome;
+    if (result)
+        outcome = finished(result, &why);
+    else
+        outcome = PyBytes_FromStringAndSize(mine->packed.bytes, (Py_ssize_t)made);
+    if (mine) workspace_return(mine);
+    return outcome;
+}
+
+static PyObject *record_jpeg(PyObject *self, PyObject *arguments) {
+    (void)self;
+    Py_buffer data;
+    reason why = {""};
+    uint8_t *made = NULL;
+    unsigned long size = 0;
+    status result = STATUS_NO_MEMORY;
+    if (!PyArg_ParseTuple(arguments, "y*", &data)) return NULL;
+    workspace *mine = workspace_take();
+    if (mine) {
+        Py_BEGIN_ALLOW_THREADS
+        record from;
+        result = record_open(&from, data.buf, (size_t)data.len, &why);
+        if (!result) result = record_to_jpeg(mine, &from, 1, &made, &size, &why);
+        workspace_return(mine);
+        Py_END_ALLOW_THREADS
+    }
+    PyBuffer_Release(&data);
+    PyObject *outcome = result ? finished(result, &why) : PyBytes_FromStringAndSize((char *)made, (Py_ssize_t)size);
+    if (!result) free(made);
+    return outcome;
+}
+
+static int get_picture(PyObject *array, Py_buffer *view, picture *seen) {
     if (PyObject_GetBuffer(array, view, PyBUF_RECORDS_RO)) return 0;
     int sound = view->ndim == 3 && view->format && !strcmp(view->format, "B") &&
                 view->shape[2] == 3 && view->strides[2] == 1 && view->strides[1] == 3 && view->shape[0] <= MAX_SIDE &&
@@ -169,7 +267,7 @@ static int get_picture(PyObject *array, Py_buffer *view, picture *source) {
         PyErr_SetString(PyExc_TypeError, "pixels are (height, width, 3) of uint8, row by row");
         return 0;
     }
-    *source = (picture){view->buf, view->strides[0], (int)view->shape[1], (int)view->shape[0]};
+    *seen = (picture){view->buf, view->strides[0], (int)view->shape[1], (int)view->shape[0]};
     return 1;
 }
 
@@ -182,17 +280,18 @@ static PyObject *pixels(PyObject *self, PyObject *arguments) {
                           &down.low, &down.high, &down.size, &array, &levels))
         return NULL;
     Py_buffer view;
-    picture source;
-    if (!check_span(&across) || !check_span(&down) || !get_picture(from, &view, &source)) return NULL;
+    picture seen;
+    if (!check_span(&across) || !check_span(&down) || !get_picture(from, &view, &seen)) return NULL;
+    source whole = {NULL, NULL, &seen, 0};
     target held;
     PyObject *outcome = NULL;
-    if (across.high > source.width || down.high > source.height) {
+    if (across.high > seen.width || down.high > seen.height) {
         PyErr_SetString(PyExc_TypeError, "a span reaches over the picture's edge");
     } else if (get_target(array, levels, 3, &held)) {
         if (fits(&held, &across, &down)) {
             status result;
             Py_BEGIN_ALLOW_THREADS
-            result = in_workspace(NULL, &source, across, down, 0, &held.out, NULL);
+            result = in_workspace(&whole, across, down, &held.out, NULL);
             Py_END_ALLOW_THREADS
             outcome = finished(result, NULL);
         }
@@ -345,23 +444,45 @@ static PyObject *permute(PyObject *self, PyObject *arguments) {
     Py_RETURN_NONE;
 }
 
-static PyObject *vectors(PyObject *self, PyObject *arguments) {
+static PyObject *variants(PyObject *self, PyObject *arguments) {
     (void)self;
-    int wanted = -1;
-    if (!PyArg_ParseTuple(arguments, "|p", &wanted)) return NULL;
-    if (wanted >= 0) passes_choose(wanted);
+    (void)arguments;
+    const passes *found[MOST_VARIANTS];
+    int count = passes_possible(found);
+    PyObject *names = PyList_New(0);
+    for (int at = 0; names && at < count; at++) {
+        PyObject *name = PyUnicode_FromString(found[at]->name);
+        if (!name || PyList_Append(names, name)) Py_CLEAR(names);
+        Py_XDECREF(name);
+    }
+    return names;
+}
+
+static PyObject *variant(PyObject *self, PyObject *arguments) {
+    (void)self;
+    const char *name = NULL;
+    if (!PyArg_ParseTuple(arguments, "|z", &name)) return NULL;
+    if (PyTuple_Size(arguments) && !passes_choose(name)) {
+        PyErr_Format(PyExc_ValueError, "this processor has no variant %s", name);
+        return NULL;
+    }
     return PyUnicode_FromString(passes_in_use()->name);
 }
 
 static PyMethodDef functions[] = {
     {"walk", walk, METH_VARARGS, "walk(data) -> (usual, width, height, orientation)"},
-    {"jpeg", jpeg, METH_VARARGS, "jpeg(data, across, down, reduce, slot, levels)"},
+    {"jpeg", jpeg, METH_VARARGS, "jpeg(data, size, across, down, reduce, slot, levels)"},
+    {"record", record_, METH_VARARGS, "record(data, size, across, down, reduce, slot, levels)"},
+    {"record_at", record_at, METH_VARARGS, "record_at((descriptor, start, bytes), size, across, …)"},
+    {"pack", pack_, METH_VARARGS, "pack(data, keep_head) -> record"},
+    {"record_jpeg", record_jpeg, METH_VARARGS, "record_jpeg(data) -> JPEG"},
     {"pixels", pixels, METH_VARARGS, "pixels(pixels, across, down, slot, levels)"},
     {"cut", cut, METH_VARARGS, "cut(pixels, samples, left, top, mirrored, slots, levels)"},
     {"floats", floats, METH_VARARGS, "floats(pixels, levels, out)"},
     {"uniforms", uniforms, METH_VARARGS, "uniforms(key0, key1, epoch, samples, out)"},
     {"permute", permute, METH_VARARGS, "permute(places, keys, bits, below), in place"},
-    {"vectors", vectors, METH_VARARGS, "vectors([use]) -> name of the variant in use"},
+    {"variants", variants, METH_NOARGS, "variants() -> names that this processor can do, the best last"},
+    {"variant", variant, METH_VARARGS, "variant([name]) -> name of the one in use; None chooses the best"},
     {NULL, NULL, 0, NULL},
 };
 

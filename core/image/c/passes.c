@@ -1,8 +1,10 @@
 /* The two passes in portable C, and the choice among the variants. */
 #include <stdatomic.h>
+#include <string.h>
 
 #include "pixels.h"
 #include "kernel.h"
+#include "record.h"
 
 /* Written so that a compiler finds its vectors: a strip of sums, to which one row after the other
  * is added. */
@@ -34,16 +36,21 @@ static uint8_t level(int32_t sum) {
     return value > 255 ? 255 : (uint8_t)value;
 }
 
+/* The four channels of a pixel side by side; a compiler has vectors for these on every processor. */
+typedef int16_t pixel16 __attribute__((vector_size(8)));
+typedef int32_t pixel32 __attribute__((vector_size(16)));
+
 static void across(const int16_t *between, const int *places, const int16_t *packed, int groups,
                    int size, uint8_t *shown) {
     for (int place = 0; place < size; place++) {
         const int16_t *from = between + places[place];
-        int32_t sums[4] = {0, 0, 0, 0};
-        for (int tap = 0; tap < 4 * groups; tap++, from += 4) {
-            const int16_t weight = packed[tap / 4 * 16 + tap % 4 / 2 * 8 + tap % 2];
-            for (int channel = 0; channel < 4; channel++) sums[channel] += from[channel] * weight;
-        }
-        packed += 16 * groups;
+        pixel32 sums = {0};
+        for (int group = 0; group < groups; group++, packed += 16)
+            for (int tap = 0; tap < 4; tap++, from += 4) {
+                pixel16 pixel;
+                memcpy(&pixel, from, sizeof pixel);
+                sums += __builtin_convertvector(pixel, pixel32) * packed[tap / 2 * 8 + tap % 2];
+            }
         for (int channel = 0; channel < 3; channel++) *shown++ = level(sums[channel]);
     }
 }
@@ -56,15 +63,38 @@ static void mirror(const uint8_t *row, int pixels, uint8_t *to) {
     mirror_pixels(row, pixels, to);
 }
 
-const passes portable_passes = {"portable", down, across, floats, mirror};
+const passes portable_passes = {"portable", down, across, floats, mirror, &portable_record_passes};
 
-static atomic_int vectors_wanted = 1;
+int passes_possible(const passes *found[MOST_VARIANTS]) {
+    int count = 0;
+    found[count++] = &portable_passes;
+#if defined(__x86_64__)
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") && __builtin_cpu_supports("popcnt")) {
+        found[count++] = &avx2_passes;
+        /* The first two generations of Zen have the instruction, but take it apart. */
+        if (__builtin_cpu_supports("bmi2") && !__builtin_cpu_is("znver1") && !__builtin_cpu_is("znver2"))
+            found[count++] = &pdep_passes;
+    }
+#endif
+    return count;
+}
 
-void passes_choose(int vectors) { atomic_store(&vectors_wanted, vectors); }
+static _Atomic(const passes *) chosen;
+
+int passes_choose(const char *name) {
+    const passes *found[MOST_VARIANTS];
+    int count = passes_possible(found), at = count - 1;
+    while (name && at >= 0 && strcmp(found[at]->name, name)) at--;
+    if (at < 0) return 0;
+    atomic_store(&chosen, found[at]);
+    return 1;
+}
 
 const passes *passes_in_use(void) {
-#if defined(__x86_64__)
-    if (atomic_load(&vectors_wanted) && __builtin_cpu_supports("avx2")) return &avx2_passes;
-#endif
-    return &portable_passes;
+    const passes *use = atomic_load(&chosen);
+    if (!use) {
+        passes_choose(NULL);
+        use = atomic_load(&chosen);
+    }
+    return use;
 }

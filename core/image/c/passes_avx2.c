@@ -4,6 +4,7 @@
 
 #include "pixels.h"
 #include "kernel.h"
+#include "record.h"
 
 #define AVX2 __attribute__((target("avx2")))
 
@@ -124,5 +125,6 @@ AVX2 static void mirror(const uint8_t *row, int pixels, uint8_t *to) {
     mirror_pixels(row, pixels, to);
 }
 
-const passes avx2_passes = {"avx2", down, across, floats, mirror};
+const passes avx2_passes = {"avx2", down, across, floats, mirror, &avx2_record_passes};
+const passes pdep_passes = {"avx2-pdep", down, across, floats, mirror, &pdep_record_passes};
 #endif

@@ -59,7 +59,7 @@ static status reserve_rows(resizer *work, int columns, size_t *stride) {
     size_t reach = (size_t)columns + (size_t)groups_of(&work->across) * TAPS_A_GROUP;
     *stride = rounded_up((size_t)columns * 4 + ROW_SLACK, ROW_SLACK);
     size_t kept = (size_t)work->down.longest;
-    if (buffer_reserve(&work->rows, kept * (sizeof(uint8_t *) + *stride)) ||
+    if (buffer_reserve(&work->rows, rounded_up(kept * sizeof(uint8_t *), ROW_SLACK) + BESIDE_ALIGNED + kept * *stride) ||
         buffer_reserve(&work->between, reach * 4 * sizeof(int16_t) + 2 * ROW_SLACK) ||
         buffer_reserve(&work->shown, rounded_up((size_t)work->across.size, PLACES_A_STEP) * 3 + ROW_SLACK))
         return STATUS_NO_MEMORY;
@@ -75,7 +75,7 @@ status resize_rows(resizer *work, row_source *rows, const slot *out) {
     if (reserve_rows(work, rows->columns, &stride) || pack_across(work, rows->column, mirrored))
         return STATUS_NO_MEMORY;
     const uint8_t **taps = work->rows.bytes;
-    uint8_t *ring = (uint8_t *)(taps + kept);
+    uint8_t *ring = (uint8_t *)taps + rounded_up((size_t)kept * sizeof *taps, ROW_SLACK) + BESIDE_ALIGNED;
     for (int place = 0; place < down->size; place++) {
         int first = down->first[place], count = down->count[place];
         for (; read < first + count; read++) {

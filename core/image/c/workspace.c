@@ -25,6 +25,8 @@ static void shrink(buffer *kept) {
 void workspace_return(workspace *mine) {
     shrink(&mine->work.rows);
     shrink(&mine->work.between);
+    shrink(&mine->records.samples);
+    shrink(&mine->packed);
     pthread_mutex_lock(&pool_lock);
     mine->next = pool;
     pool = mine;
@@ -39,6 +41,9 @@ void workspace_drop_all(void) {
     while (left) {
         workspace *next = left->next;
         resizer_free(&left->work);
+        record_decoder_free(&left->records);
+        buffer_free(&left->packed);
+        buffer_free(&left->maker);
         free(left);
         left = next;
     }

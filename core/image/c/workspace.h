@@ -4,10 +4,13 @@
 
 #include "jpeg_rows.h"
 #include "kernel.h"
+#include "record.h"
 
 struct workspace {
     jpeg_decoder decoder;
     resizer work;
+    record_decoder records;
+    buffer packed, maker; /* a record that is made, and one of its tiles */
     workspace *next;
 };
 

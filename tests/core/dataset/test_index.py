@@ -70,6 +70,32 @@ def test_what_was_collected_comes_back(tmp_path: Path) -> None:
     assert summary == IndexSummary(index.version, "folder", 3, Made.classes, 10 + 2**40, 1)
 
 
+def test_a_single_sample_is_told_with_its_name_as_bytes(tmp_path: Path) -> None:
+    Made().write(tmp_path / "pets.idx")
+    index = DatasetIndex(tmp_path / "pets.idx")
+    row, name = index.row(1)
+    assert name == os.fsencode(Made.names[1])
+    assert (row.size, row.time_ns, row.label, row.width) == (2**40, Made.times_ns[1], 0, 6)
+    assert index.sizes(np.asarray([2, 1, 0])).tolist() == [0, 2**40, 10]
+
+
+def test_a_version_can_be_given(tmp_path: Path) -> None:
+    with index_writer(tmp_path / "i.idx") as writer:
+        writer.samples.append(b"a", SampleRow(1, 1, width=1, height=1, kind=1, orientation=1))
+        head = IndexHead("folder", tmp_path, ("cat",), version="cd" * 32)
+        assert writer.finish(head, tmp_path / "i.idx").version == "cd" * 32
+    assert DatasetIndex(tmp_path / "i.idx").version == "cd" * 32
+
+
+def test_only_packed_samples_are_expected(tmp_path: Path) -> None:
+    put(tmp_path / "d", "c/1.jpg")
+    index = index_of(tmp_path / "d")
+    index.expect(np.asarray([0]))
+    (tmp_path / "d" / "c" / "1.jpg").write_bytes(b"other")
+    with pytest.raises(ValueError, match="changed after it was indexed"):
+        index.read(0)
+
+
 def test_no_samples_are_no_trouble(tmp_path: Path) -> None:
     Made().write(tmp_path / "pets.idx")
     index = DatasetIndex(tmp_path / "pets.idx")

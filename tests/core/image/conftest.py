@@ -29,11 +29,13 @@ def reference() -> Backend:
     return Reference()
 
 
-@pytest.fixture(params=["vectors", "portable"])
+@pytest.fixture(params=["portable", "avx2", "avx2-pdep"])
 def variant(request: pytest.FixtureRequest, fused: Backend) -> Iterator[str]:
-    """The kernel with and without the processor's vector instructions."""
+    """The kernel in each variant that this processor can do."""
     from ddlp.core.image import _fused
 
-    _fused.vectors(request.param == "vectors")
+    if request.param not in _fused.variants():
+        pytest.skip(f"this processor cannot do {request.param}")
+    assert _fused.variant(request.param) == request.param
     yield str(request.param)
-    _fused.vectors(True)
+    _fused.variant(None)

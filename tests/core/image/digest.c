@@ -1,9 +1,10 @@
-/* Prints a digest of what the kernel makes, to be compared between processors. Reads the records of
- * sanitized.c where it is built with a decoder (JPEG defined), and makes up the rest. */
+/* Prints a digest of what the kernel makes, to be compared between processors. Reads the entries of
+ * sanitized.c, JPEGs only where it is built with a decoder (JPEG defined), and makes up the rest. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "kernel.h"
+#include "record.h"
 
 static uint64_t digest = 0xcbf29ce484222325u;
 static uint64_t state = 1;
@@ -73,38 +74,56 @@ static void order_some(void) {
     add(places, sizeof places);
 }
 
-#ifdef JPEG
+#ifndef JPEG
+status render_jpeg(workspace *mine, const jpeg_file *file, span across, span down, int reduce,
+                   const slot *out, reason *why) {
+    (void)mine, (void)file, (void)across, (void)down, (void)reduce, (void)out;
+    return bad(why, "it was built without a decoder");
+}
+#endif
+
+static void decode_some(workspace *mine, const jpeg_file *file, int is_record, uint8_t *memory) {
+    reason why = {""};
+    for (int round = 0; round < 12; round++) {
+        span across = some_span(file->width), down = some_span(file->height);
+        int reduce = round % 3 == 0;
+        if (reduce) across.size = down.size = 1 + (int)chance(8);
+        slot out = make_slot(memory, across.size, down.size, round % 2);
+        record_file packed = {file->data, {-1, 0, file->size}, file->width, file->height};
+        if (is_record ? render_record(mine, &packed, across, down, reduce, &out, &why)
+                      : render_jpeg(mine, file, across, down, reduce, &out, &why))
+            abort();
+        add(memory, (size_t)(across.size * down.size * (round % 2 ? 12 : 3)));
+    }
+}
+
 static void decode_all(workspace *mine, uint8_t *memory) {
     uint32_t size;
     while (fread(&size, sizeof size, 1, stdin) == 1) {
         uint8_t *data = malloc(size);
+        if (fread(data, 1, size, stdin) != size) abort();
+        record found;
         jpeg_head head;
         reason why = {""};
-        if (fread(data, 1, size, stdin) != size || jpeg_walk(data, size, &head, &why)) abort();
-        for (int round = 0; round < 12; round++) {
-            span across = some_span(head.width), down = some_span(head.height);
-            slot out = make_slot(memory, across.size, down.size, round % 2);
-            jpeg_file file = {data, size, head.width, head.height};
-            if (render_jpeg(mine, &file, across, down, round % 3 == 0, &out, &why)) abort();
-            add(memory, (size_t)(across.size * down.size * (round % 2 ? 12 : 3)));
-        }
+        jpeg_file file = {data, size, 0, 0};
+        int is_record = !record_open(&found, data, size, &why);
+        if (!is_record && jpeg_walk(data, size, &head, &why)) abort();
+        file.width = is_record ? found.width : head.width;
+        file.height = is_record ? found.height : head.height;
+        decode_some(mine, &file, is_record, memory);
         free(data);
     }
 }
-#endif
 
 int main(int count, char **words) {
-    (void)words;
-    passes_choose(count == 1);
+    if (!passes_choose(count > 1 ? words[1] : NULL)) return 2;
     workspace *mine = workspace_take();
     uint8_t *pixels = calloc(300 * 300, 3), *memory = calloc(300 * 300, 12);
     resize_some(mine, pixels, memory);
     cut_some(mine, pixels, memory);
     draw_some((double *)(void *)memory);
     order_some();
-#ifdef JPEG
     decode_all(mine, memory);
-#endif
     workspace_return(mine);
     workspace_drop_all();
     free(pixels);

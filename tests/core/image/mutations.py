@@ -16,6 +16,22 @@ def mutate(data: bytes, seed: int) -> bytes:
     return bytes(changed)
 
 
+def mutate_record(data: bytes, seed: int) -> bytes:
+    """One to four changes that leave most of a record's outer form, so that its tiles are read."""
+    random = np.random.default_rng(seed)
+    changed = bytearray(data)
+    for _ in range(int(random.integers(1, 5))):
+        if not changed:
+            break
+        if random.random() < 0.1:
+            _CHANGES[int(random.integers(0, len(_CHANGES)))](changed, 0, random)
+        else:
+            start = 0 if random.random() < 0.2 else min(len(changed) // 4, 24 + 128)
+            at = int(random.integers(start, max(start + 1, len(changed))))
+            (_flip if random.random() < 0.5 else _set)(changed, min(at, len(changed) - 1), random)
+    return bytes(changed)
+
+
 def _flip(data: bytearray, at: int, random: np.random.Generator) -> None:
     data[at] ^= 1 << int(random.integers(0, 8))
 

@@ -1,8 +1,9 @@
-"""The kernel makes the same bits with vectors, without them, and on an ARM processor.
+"""The kernel makes the same bits in every variant, and on an ARM processor.
 
 ARM is emulated by QEMU, where that and a cross compiler are installed (Debian's packages
-gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and qemu-user-static). Where libjpeg-turbo for arm64 is
-unpacked below ARM64_ROOT, decoding is compared too, otherwise all the rest.
+gcc-aarch64-linux-gnu, libc6-dev-arm64-cross and qemu-user-static; make test-arm installs them).
+Where libjpeg-turbo for arm64 is unpacked below ARM64_ROOT, decoding is compared too, otherwise all
+the rest.
 """
 
 import os
@@ -14,15 +15,17 @@ from pathlib import Path
 
 import pytest
 
+from ddlp.core.image import Backend
 from tests.core.image.corpus import KINDS, Encoder
 
 HERE = Path(__file__).parent
 KERNEL = HERE.parents[2] / "core/image/c"
 FLAGS = ["-std=c11", "-D_GNU_SOURCE", "-O3", "-ffp-contract=off", "-static"]
+WITH_LIBJPEG = ("jpeg_rows.c", "record_jpeg.c", "record_pack.c")
 
 
 def built(folder: Path, compiler: str, *more: str, decoder: bool = True) -> Path:
-    left_out = {"module.c"} if decoder else {"module.c", "jpeg_rows.c"}
+    left_out = {"module.c"} if decoder else {"module.c", *WITH_LIBJPEG}
     sources = [path for path in sorted(KERNEL.glob("*.c")) if path.name not in left_out]
     program = folder / f"{compiler}-{decoder}"
     last = ["-DJPEG", "-ljpeg"] if decoder else []
@@ -46,15 +49,27 @@ def corpus(encoder: Encoder) -> list[bytes]:
     return [encoder.encode(way, *size) for way in KINDS for size in [(1, 1), (97, 61)]]
 
 
-def test_with_and_without_vectors(tmp_path: Path, encoder: Encoder) -> None:
+def packed(fused: Backend, files: list[bytes]) -> list[bytes]:
+    made = (fused.pack_record(data, keep_head=False) for data in files)
+    records = [record for record in made if record is not None]
+    assert len(records) > 10
+    return records
+
+
+def test_every_variant_that_this_processor_can_do(
+    tmp_path: Path, encoder: Encoder, fused: Backend
+) -> None:
+    from ddlp.core.image import _fused
+
     program, files = built(tmp_path, "cc"), corpus(encoder)
-    with_vectors, variant = digest([program], files)
-    if variant == "portable":
-        pytest.skip("this processor has no vectors that the kernel uses")
-    assert digest([program, "portable"], files) == (with_vectors, "portable")
+    files += packed(fused, files)
+    wanted, _ = digest([program, "portable"], files)
+    for name in _fused.variants():
+        assert digest([program, name], files) == (wanted, name)
 
 
-def test_on_an_arm_processor(tmp_path: Path, encoder: Encoder) -> None:
+@pytest.mark.arm
+def test_on_an_arm_processor(tmp_path: Path, encoder: Encoder, fused: Backend) -> None:
     compiler = shutil.which("aarch64-linux-gnu-gcc")
     emulator = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
     if compiler is None or emulator is None:
@@ -76,7 +91,8 @@ def test_on_an_arm_processor(tmp_path: Path, encoder: Encoder) -> None:
             shutil.copy(present, tmp_path / "include")
         paths = [f"-I{tmp_path}/include"]
     decoder = root is not None
-    files = corpus(encoder) if decoder else []
+    files = corpus(encoder)
+    files = (files if decoder else []) + packed(fused, files)
     here = built(tmp_path, "cc", decoder=decoder)
     there = built(tmp_path, compiler.rpartition("/")[2], *paths, decoder=decoder)
     assert digest([here], files)[0] == digest([emulator, there], files)[0]

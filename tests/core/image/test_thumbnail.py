@@ -12,6 +12,8 @@ from PIL import Image
 
 from ddlp.core.dataset import scan
 from ddlp.core.image.thumbnail import SIDE, thumbnail
+from tests.core.records.making import NEEDS_KERNEL, dataset, packed, turned
+from tests.core.records.making import encoded as record_source
 
 
 def encoded(size: tuple[int, int], kind: str = "JPEG", mode: str = "RGB") -> bytes:
@@ -73,6 +75,17 @@ def test_raw_pixels_are_shown(tmp_path: Path) -> None:
     with Image.open(io.BytesIO(child(tmp_path / "index").stdout)) as small:
         assert small.size == (40, 30)
         assert abs(np.asarray(small).astype(int) - 200).max() <= 2
+
+
+@NEEDS_KERNEL
+@pytest.mark.parametrize("keep_heads", [False, True])
+def test_records_are_shown_upright(tmp_path: Path, keep_heads: bool) -> None:
+    index = dataset(tmp_path, {"a.jpg": record_source(side=200, exif=turned(6))})
+    packed(index, tmp_path / "p", keep_heads=keep_heads)
+    shown = [child(path).stdout for path in (tmp_path / "data.idx", tmp_path / "p.idx")]
+    with Image.open(io.BytesIO(shown[1])) as small:
+        assert small.width < small.height
+    assert shown[0] == shown[1]
 
 
 @pytest.mark.parametrize("data", [b"", b"nothing", b"\xff\xd8" + b"\0" * 500 + b"\xff\xd9"])

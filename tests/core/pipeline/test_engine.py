@@ -271,7 +271,7 @@ print(ENGINE.partition("-")[0], digest.hexdigest())
 """
     early = {"name": "normalize", "early": True}
     work = [
-        (str(index._path), [*steps, *late])
+        (str(index.path), [*steps, *late])
         for index in (varied, arrays)
         for steps in ([CROP, {"name": "flip"}], STAGES, [{"name": "pad-crop", "size": 24}])
         for late in ([], [early])

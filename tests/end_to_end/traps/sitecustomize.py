@@ -1,7 +1,7 @@
 """Loaded at the start of every process of a stack that tests do harm to: it kills itself on demand.
 
 A trap is a file in the folder TRAPS, named after the moment at which it springs; the process that
-takes it away is killed there, as by kill -9.
+takes it away is killed there, as by kill -9, or by the signal that the file names.
 """
 
 import http.client
@@ -14,11 +14,14 @@ from typing import Any
 
 
 def spring(moment: str) -> None:
+    trap = os.path.join(os.environ["TRAPS"], moment)
     try:
-        os.unlink(os.path.join(os.environ["TRAPS"], moment))
+        with open(trap) as file:
+            name = file.read() or "SIGKILL"
+        os.unlink(trap)
     except FileNotFoundError:
         return
-    os.kill(os.getpid(), signal.SIGKILL)
+    os.kill(os.getpid(), signal.Signals[name])
 
 
 def trap_requests(kind: type[http.client.HTTPConnection]) -> None:

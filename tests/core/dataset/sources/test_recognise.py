@@ -32,6 +32,7 @@ def test_every_kind_has_its_source() -> None:
         ("a.npz", "array"),
         ("a.npy", "array"),
         ("a.bin", "array"),
+        ("pack-00000-of-00001.ddlp", "packed"),
     ],
 )
 def test_a_file_is_known_by_its_ending(tmp_path: Path, name: str, wanted: str) -> None:
@@ -48,6 +49,9 @@ def test_a_file_is_known_by_its_ending(tmp_path: Path, name: str, wanted: str) -
         (["0.TAR", "more/notes.txt", "a.bin"], "tar"),
         (["data_batch_1.bin"], "array"),
         (["train.bin", "more/notes.txt"], "array"),
+        (["pack-00001-of-00003.ddlp", "0.tar", "data_batch_1.bin", "more/notes.txt"], "packed"),
+        (["cat/1.jpg", "pack-00000-of-00001.ddlp"], "folder"),
+        (["pack-1-of-1.ddlp", ".pack-00000-of-00001.ddlp"], "folder"),
         ([], "folder"),
     ],
 )

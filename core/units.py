@@ -1,0 +1,20 @@
+"""Sizes and times in units that people read."""
+
+_SIZES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
+
+
+def size(nbytes: float) -> str:
+    """Bytes in the largest unit that they fill."""
+    for unit, many in _SIZES:
+        if round(nbytes / many, 1) >= 1:
+            return f"{nbytes / many:,.1f} {unit}"
+    return f"{nbytes:.0f} bytes"
+
+
+def duration(seconds: float) -> str:
+    """A time to the second, from an hour on to the minute."""
+    minutes, rest = divmod(round(max(0.0, seconds)), 60)
+    hours, minutes = divmod(minutes, 60)
+    if hours:
+        return f"{hours} h {minutes} min"
+    return f"{minutes} min {rest} s" if minutes else f"{rest} s"
