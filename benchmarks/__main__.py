@@ -14,6 +14,7 @@ from benchmarks import (
     records,
     round_trip,
     scheduling,
+    telemetry_cost,
     two_prongs,
     worker_memory,
 )
@@ -33,6 +34,7 @@ BENCHMARKS: dict[str, Callable[[bool], Report | Reports]] = {
     "worker_memory": worker_memory.measure,
     "dataset_index": dataset_index.measure,
     "scheduling": scheduling.measure,
+    "telemetry_cost": telemetry_cost.measure,
 }
 
 

@@ -17,6 +17,7 @@ from ddlp.cli.verify import verify_run
 from ddlp.core.client import Client
 from ddlp.core.errors import Conflict
 from ddlp.core.settings import Settings
+from ddlp.core.units import joules
 from ddlp.loader import DualLoader
 
 _IMAGES = 2400
@@ -154,6 +155,9 @@ def _train(stack: Stack, run: str, epochs: int) -> float:
     return accuracy
 
 
+_SOURCES = {"cpu": "CPU workers", "csd": "CSD (emulated)", "dram": "memory", "idle": "idle, apart"}
+
+
 def _summarise(client: Client, run: str, accuracy: float) -> None:
     info: dict[str, Any] = _finished(client, run)
     rates = info["images_per_s"]
@@ -164,10 +168,11 @@ def _summarise(client: Client, run: str, accuracy: float) -> None:
     print(f"  CSD (emulated) {info['images']['csd']} images, {_rate(rates['csd'])}")
     stall = info["wait_share"]
     print(f"  stall          {'unknown' if stall is None else f'{stall:.1%} of the training time'}")
+    print(f"  limit          {info['stall']['sentence']}")
     for entry in info["energy"]:
-        name = "CPU workers" if entry["source"] == "cpu" else "CSD (emulated)"
+        name = _SOURCES.get(entry["source"], entry["source"])
         each = entry["joules_per_image"]
-        figure = "unknown" if each is None else f"{each:.4f} J/image"
+        figure = "unknown" if each is None else f"{joules(each)}/image"
         print(f"  energy         {name}: {figure} ({entry['provenance']}: {entry['method']})")
     for read in info["reads"]:
         print(f"  read by        {read['path']}: {read['bytes'] / 1e6:.1f} MB ({read['reason']})")

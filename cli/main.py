@@ -5,15 +5,17 @@ import os
 import sys
 from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 import typer
 
 from ddlp.cli import ask
 from ddlp.cli.csd_commands import Driver, Profile, at_home, check_prong, csd
 from ddlp.cli.dataset_commands import datasets
-from ddlp.cli.output import fail, show
+from ddlp.cli.output import fail, show, show_lines
 from ddlp.core.errors import DdlpError
 from ddlp.core.settings import load_settings
+from ddlp.core.tables import Form
 from ddlp.core.types import BadPolicy, Prong, RunState, TailPolicy
 
 app = typer.Typer(
@@ -205,6 +207,52 @@ def run_bad(
     show(found, as_json, columns)
 
 
+@runs.command("export")
+def run_export(
+    run: RunRef,
+    what: Annotated[
+        str, typer.Option(help="batches, series, epochs, bad-samples or reads.")
+    ] = "batches",
+    form: Annotated[
+        Form | None, typer.Option("--format", help="The ending of --out, or csv, if left out.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="File to write; printed if left out.")] = None,
+    period: Annotated[int | None, typer.Option(help="For series: 1, 10 or 60 seconds.")] = None,
+    url: Url = None,
+    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
+) -> None:
+    """Write a table of a run for a spreadsheet, pandas or a program."""
+    from ddlp.cli.export import chosen_form, export, export_path
+
+    form = Form.JSON if as_json else chosen_form(form, out)
+    with ask.client(url) as client:
+        export(client, export_path(run, what, form, period), out, form)
+
+
+@runs.command("report")
+def run_report(run: RunRef, url: Url = None, as_json: Json = False) -> None:
+    """Where every second and every joule of a run went, by device, stage and epoch."""
+    from ddlp.cli.report import report_lines
+
+    found = ask.get(url, f"/runs/{run}/report")
+    show_lines(found, report_lines, as_json)
+
+
+@runs.command("compare")
+def run_compare(
+    run_names: Annotated[
+        list[str], typer.Argument(metavar="RUN RUN…", help="Two or more; the first is the base.")
+    ],
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Put runs side by side; equal ones are repeats of each other, which gives 95 % intervals."""
+    from ddlp.cli.report import comparison_lines
+
+    asked = "&".join(f"run={quote(name, safe='')}" for name in run_names)
+    show_lines(ask.get(url, f"/runs/compare?{asked}"), comparison_lines, as_json)
+
+
 @runs.command("watch")
 def run_watch(run: RunRef, url: Url = None, as_json: Json = False) -> None:
     """Follow a run until it is over; the status is 0 only if it was completed."""
@@ -279,6 +327,25 @@ def certificate(
     else:
         columns = ["epoch", "state", "exactly_once", "previous", "digest"]
         show(found if as_json else found["certificates"], as_json, columns)
+
+
+@app.command()
+def trace(
+    run: RunRef,
+    out: Annotated[
+        str | None, typer.Option(help="File to write; RUN.trace.json if left out, - prints it.")
+    ] = None,
+    seconds: Annotated[float, typer.Option(min=1, help="How far to look back.")] = 120,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Write what each device and trainer did when, for Perfetto or Chrome to show."""
+    from ddlp.cli.trace import write_trace
+
+    with ask.client(url) as client:
+        written = write_trace(client, run, seconds, out)
+    if written is not None:
+        show(written, as_json)
 
 
 @app.command()

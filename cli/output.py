@@ -2,6 +2,7 @@
 
 import json
 import sys
+from collections.abc import Callable
 from typing import Any
 
 
@@ -15,6 +16,13 @@ def show(value: Any, as_json: bool, columns: list[str] | None = None) -> None:
         width = max(map(len, value), default=0)
         for name, item in value.items():
             print(f"{name:<{width}}  {_text(item)}")
+
+
+def show_lines(
+    value: dict[str, Any], lines: Callable[[dict[str, Any]], list[str]], as_json: bool
+) -> None:
+    """Print an answer in words, or as it came."""
+    print(json.dumps(value, indent=2) if as_json else "\n".join(lines(value)))
 
 
 def fail(message: str) -> None:

@@ -4,6 +4,7 @@ import socket
 
 import uvicorn
 
+from ddlp.core import logs
 from ddlp.core.errors import Unavailable
 from ddlp.core.settings import Settings
 from ddlp.server.app import open_context
@@ -19,11 +20,16 @@ class PortTaken(Unavailable):
 
 def run_server(settings: Settings) -> None:
     """Say where, and serve until told to stop."""
+    logs.configure(settings.log_format)
     check_listen(settings)
     listener = listen(settings.host, settings.port)
     app = create_app(open_context(settings))
     config = uvicorn.Config(
-        app, log_level="warning", timeout_graceful_shutdown=_GRACE_S, server_header=False
+        app,
+        log_config=None,
+        log_level="warning",
+        timeout_graceful_shutdown=_GRACE_S,
+        server_header=False,
     )
     here = settings.model_copy(update={"url": None, "port": listener.getsockname()[1]})
     print(f"DDLP serves {here.server_url}", flush=True)

@@ -45,6 +45,9 @@ class EnergyReading(BaseModel):
     joules: float | None = Field(ge=0, description="Null where it is not known.")
     provenance: Provenance
     method: str = Field(max_length=400, description="How the figure was obtained, in words.")
+    period_s: float | None = Field(
+        None, ge=0, description="Seconds that the figure covers, where they are known."
+    )
 
     @model_validator(mode="after")
     def _known_or_unavailable(self) -> Self:

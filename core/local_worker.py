@@ -13,6 +13,7 @@ from ddlp.core.messages import Lease, Message, WorkSpec
 from ddlp.core.mishap import Mishap
 from ddlp.core.process import own_stdout
 from ddlp.core.produce import Producer
+from ddlp.core.stages import StageTimes
 from ddlp.core.store import FolderStore
 
 
@@ -36,6 +37,7 @@ class Report(Message):
     seconds: float = 0.0
     cpu_s: float = 0.0
     bad: tuple[Mishap, ...] = ()
+    times: StageTimes = StageTimes()
     problem: str | None = None
     permanent: bool = False
     no_room: bool = False

@@ -1,6 +1,7 @@
 """Makes one batch: the work of every producer, whatever brought it the lease."""
 
 import time
+from dataclasses import replace
 
 from ddlp.core.batchfile import Array, BatchId
 from ddlp.core.dataset import DatasetIndex
@@ -8,8 +9,10 @@ from ddlp.core.errors import BadSample, InvalidInput
 from ddlp.core.messages import Lease, WorkSpec
 from ddlp.core.mishap import Mishap
 from ddlp.core.pipeline import ENGINE, Engine, Pipeline, PipelineSpec, kept
+from ddlp.core.pipeline.engine import Ints
 from ddlp.core.pipeline.isolated import IsolatedRenderer
 from ddlp.core.schedule.reports import Made
+from ddlp.core.stages import PictureTimes, StageTimes, peak_bytes
 from ddlp.core.store import BatchStore
 
 
@@ -65,27 +68,28 @@ class Producer:
             device=self._device,
         )
         mishaps: list[Mishap] = []
+        filled_s = 0.0
 
         def fill(arrays: dict[str, Array]) -> int:
-            mishaps.extend(engine.fill(lease.epoch, samples, arrays["images"]))
-            left = kept(samples, mishaps)
-            if not len(left):
-                raise BadSample(
-                    f"none of its {len(samples)} samples can be used; the first: "
-                    f"{mishaps[0].name}: {mishaps[0].reason}"
-                )
-            arrays["labels"][: len(left)] = engine.labels(left)
-            arrays["samples"][: len(left)] = left
-            for name, made in engine.extras(lease.epoch, left).items():
-                arrays[name][: len(left)] = made
-            return len(left)
+            nonlocal filled_s
+            began_s = time.monotonic()
+            left = self._fill(engine, lease.epoch, samples, arrays, mishaps)
+            filled_s += time.monotonic() - began_s
+            return left
 
+        engine.take_times()  # what an attempt that failed has left
         stored = self._store.write(batch, self._pipeline.batch_tensors(len(samples)), fill)
+        written_s = time.monotonic() - started - filled_s
+        times = _times(engine.take_times(), filled_s, written_s)
         cpu_s = time.process_time() - started_cpu
         if speed < 1:
-            time.sleep(max(0.0, cpu_s / speed - (time.monotonic() - started)))
+            took_s = time.monotonic() - started
+            time.sleep(max(0.0, cpu_s / speed - took_s))
+            times = times.stretched((time.monotonic() - started) / max(took_s, 1e-9))
         if link_bytes_per_s is not None:
-            time.sleep(stored.nbytes / link_bytes_per_s)
+            link_s = stored.nbytes / link_bytes_per_s
+            time.sleep(link_s)
+            times = replace(times, write_s=times.write_s + link_s)
         return Made(
             device=self._device,
             location=stored.location,
@@ -94,4 +98,39 @@ class Producer:
             seconds=time.monotonic() - started,
             cpu_s=cpu_s,
             bad=tuple(mishaps),
+            times=times,
         )
+
+    def _fill(
+        self,
+        engine: Engine,
+        epoch: int,
+        samples: Ints,
+        arrays: dict[str, Array],
+        mishaps: list[Mishap],
+    ) -> int:
+        """Fill a batch's tensors; how many samples it holds, and which ones could not be used."""
+        mishaps.extend(engine.fill(epoch, samples, arrays["images"]))
+        left = kept(samples, mishaps)
+        if not len(left):
+            raise BadSample(
+                f"none of its {len(samples)} samples can be used; the first: "
+                f"{mishaps[0].name}: {mishaps[0].reason}"
+            )
+        arrays["labels"][: len(left)] = engine.labels(left)
+        arrays["samples"][: len(left)] = left
+        for name, made in engine.extras(epoch, left).items():
+            arrays[name][: len(left)] = made
+        return len(left)
+
+
+def _times(pictures: PictureTimes, filled_s: float, written_s: float) -> StageTimes:
+    """What is left of the filling beside the pictures is the pipeline's other work."""
+    return StageTimes(
+        fetch_s=pictures.fetch_s,
+        decode_s=max(0.0, pictures.decode_s),
+        transform_s=max(0.0, filled_s - pictures.fetch_s - pictures.decode_s),
+        write_s=max(0.0, written_s),
+        fetched_bytes=pictures.fetched_bytes,
+        peak_bytes=peak_bytes(),
+    )

@@ -122,6 +122,59 @@ class Settings(BaseSettings):
         description="Watts that one busy host core is declared to add (a server core "
         "at about 250 W for 32 cores).",
     )
+    cpu_idle_w: float = Field(
+        1.5,
+        ge=0,
+        allow_inf_nan=False,
+        description="Watts that one idle host core is declared to draw (a server's idle package "
+        "at about 50 W for 32 cores).",
+    )
+    dram_w_per_gb: float = Field(
+        0.375,
+        ge=0,
+        allow_inf_nan=False,
+        description="Watts that a gigabyte of memory is declared to draw (3 W for a module of "
+        "8 GB).",
+    )
+    powercap: Path = Field(
+        Path("/sys/class/powercap"),
+        description="Where the kernel's RAPL counters are looked for; a container may have them "
+        "mounted elsewhere.",
+    )
+    zeusd_socket: Path | None = Field(
+        None,
+        description="Socket of a Zeus daemon, which reads RAPL for processes that may not.",
+    )
+    telemetry: bool = Field(
+        True,
+        description="Keep account of stages, stalls and energy; off, only counts are kept.",
+    )
+    keep_seconds_h: float = Field(
+        6.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Hours for which figures of single seconds are kept.",
+    )
+    keep_ten_seconds_h: float = Field(
+        72.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Hours for which figures of ten seconds are kept.",
+    )
+    keep_minutes_h: float = Field(
+        8760.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Hours for which figures of minutes are kept; totals stay with their run.",
+    )
+    log_format: Literal["text", "json"] = Field(
+        "text", description="How processes log: lines for people, or one JSON object a line."
+    )
+    csd_nvme: Path | None = Field(
+        None,
+        description="Controller of a real CSD, such as /dev/nvme0, whose table of power states "
+        "says what it draws.",
+    )
     csd_active_w: float | None = Field(
         None,
         ge=0,

@@ -125,3 +125,62 @@ class Provenance(StrEnum):
     MODELLED = "modelled"
     DECLARED = "declared"
     UNAVAILABLE = "unavailable"
+
+
+class Stage(StrEnum):
+    """A part of the way of a batch, each timed by whoever does it."""
+
+    QUEUE = "queue"
+    """From the lease until a process began with the batch."""
+    FETCH = "fetch"
+    """Reading encoded samples."""
+    DECODE = "decode"
+    """Decoding and resampling what is seen of them."""
+    TRANSFORM = "transform"
+    """Whatever else the pipeline does."""
+    WRITE = "write"
+    """Sealing the batch and writing it to its store."""
+    READ = "read"
+    """Bringing it from the store to the trainer's process."""
+    TRANSFER = "transfer"
+    """Making tensors of it on the device that trains."""
+
+
+class Spending(StrEnum):
+    """What a second of a trainer was spent on; every second has just one of these."""
+
+    TRAINING = "training"
+    STORAGE = "storage"
+    """Waiting for encoded samples to be read, or for batches to be written or read."""
+    NETWORK = "network"
+    """Waiting for a batch that comes over the network."""
+    DECODE = "decode"
+    """Waiting for the host's processors to decode and transform."""
+    CSD = "csd"
+    """Waiting for a drive to make a batch."""
+    TRANSFER = "transfer"
+    """Waiting for a batch to become tensors on the device."""
+    SCHEDULING = "scheduling"
+    """Waiting for work to be given out, picked up or asked for; a paused run too."""
+    STARTUP = "startup"
+    """Waiting for the first batch after the trainer came."""
+
+
+class Activity(StrEnum):
+    """What somebody did during a span of the timeline."""
+
+    MAKE = "make"
+    READ = "read"
+    TRANSFER = "transfer"
+    WAIT = "wait"
+    TRAIN = "train"
+
+
+class Domain(StrEnum):
+    """What a meter of a host counts the energy of."""
+
+    PACKAGE = "package"
+    DRAM = "dram"
+    PSYS = "psys"
+    """The whole platform: holds package and DRAM, and is never added to them."""
+    GPU = "gpu"

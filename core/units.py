@@ -18,3 +18,12 @@ def duration(seconds: float) -> str:
     if hours:
         return f"{hours} h {minutes} min"
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
+
+
+def joules(value: float | None) -> str:
+    """Joules in a unit that suits them; what is not known is no number."""
+    if value is None:
+        return "—"
+    if 0 < value < 0.01:
+        return f"{1e3 * value:.3g} mJ" if value >= 1e-5 else f"{1e6 * value:.3g} µJ"
+    return f"{value:,.0f} J" if value >= 100 else f"{value:.3g} J"

@@ -20,6 +20,7 @@ from ddlp.core.messages import BadSampleInfo, ReadInfo
 from ddlp.core.pipeline import Pipeline, PipelineSpec
 from ddlp.core.settings import load_settings
 from ddlp.core.types import BadPolicy, TailPolicy
+from ddlp.loader.accounts import Accounts
 from ddlp.loader.buffers import Buffers
 from ddlp.loader.feed import Feed, LoaderState, RemoteFeed
 from ddlp.loader.local import LocalFeed, LocalRun
@@ -27,6 +28,7 @@ from ddlp.loader.options import check_waiting, named, pipeline_of
 from ddlp.loader.prefetch import BatchReader, LeftOut, Position, Prefetcher
 from ddlp.loader.readers.choice import Preference, Readers, ReadOptions
 from ddlp.loader.readers.counts import ReadCounts
+from ddlp.loader.span_log import SpanLog
 from ddlp.loader.tensors import TensorBatch, TensorOptions, ToTensors
 from ddlp.loader.timing import Timing
 
@@ -173,10 +175,11 @@ class DualLoader:
         self._last: TensorBatch | None = None
         self._owed = 0
         self._reader: Prefetcher | None = None
-        self.timing = Timing()
+        self.timing = Timing(spans=SpanLog(enabled=load_settings().telemetry))
         self.pipeline = Pipeline.parse(PipelineSpec(transforms=attached.transforms))
         self._tensor_options, self._read_options = tensors, options
         self._counts = ReadCounts()
+        self._accounts = Accounts(self.timing, self._counts)
         self._batches = self._batch_reader()
         self._prefetch = prefetch or self._fitting(tensors)
 
@@ -257,19 +260,19 @@ class DualLoader:
             raise Conflict(f"all {self.epochs} epochs of the run were delivered")
         rounds = self._rounds
         reader = Prefetcher(
-            self._feed, self._rank, self._next, self._batches, self._prefetch, self.timing
+            self._feed, self._rank, self._next, self._batches, self._prefetch, self._accounts
         )
         self._reader = reader
         try:
             self.timing.begin()
             while (item := self._wait(reader)) is not None:
-                self.timing.waited()
+                self.timing.waited(self._next.epoch, item.index)
                 self._next = replace(self._next, step=self._next.step + 1)
                 if self._heads is not None:
                     self._heads += not item.from_tail
                 for batch in self._shown(item):
                     yield self._batches.take_over(batch)
-                    self.timing.trained()
+                    self.timing.trained(self._next.epoch, batch.index)
                 reader.consumed()
             reader.finish(self._wait_timeout_s)
             self._advance()
@@ -281,6 +284,7 @@ class DualLoader:
                 self._advance()
             raise
         finally:
+            self.timing.end()
             if not reader.stop():  # it is stuck, with what is for one thread at a time
                 self._batches = self._batch_reader()
             self._reader = None

@@ -1,5 +1,8 @@
 """Where a loader gets its batches from: a server's run, or a schedule in its own process."""
 
+import socket
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -15,6 +18,8 @@ from ddlp.core.messages import (
     Rewind,
     Where,
 )
+from ddlp.core.meters.remote import sample_host
+from ddlp.core.settings import load_settings
 
 _PAGE = 1000
 
@@ -66,7 +71,7 @@ class RemoteFeed:
     def __init__(self, url: str, run: str, rank: int, world_size: int) -> None:
         self._rank, self._world_size = rank, world_size
         self._client = Client(url, patience_s=60)
-        body = Attach(rank=rank, world_size=world_size)
+        body = Attach(rank=rank, world_size=world_size, host=socket.gethostname())
         try:
             answer = self._client.post(f"/runs/{run}/attach", body)
         except DdlpError:
@@ -75,6 +80,16 @@ class RemoteFeed:
         self.attached = Attached.model_validate(answer)
         self.run_id: str | None = str(self.attached.run)
         self._path = f"/runs/{self.attached.run}"
+        self._stop_sampling = self._sample_host()
+
+    def _sample_host(self) -> Callable[[], object]:
+        """Read the meters of this host, if no other process of it does; what ends that."""
+        settings = load_settings()
+        if not settings.telemetry:
+            return lambda: None
+        sampling = sample_host(settings, self._client.url)
+        sampling.start()
+        return weakref.finalize(self, sampling.stop)
 
     def exchange(self, request: FeedRequest) -> Fed:
         """Ask the server; asking twice is harmless."""
@@ -115,4 +130,5 @@ class RemoteFeed:
 
     def close(self) -> None:
         """Close the connection."""
+        self._stop_sampling()
         self._client.close()

@@ -11,6 +11,7 @@ import time
 import uuid
 import warnings
 import weakref
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,13 +43,15 @@ from ddlp.core.schedule import (
     Limits,
     Made,
     RunSchedule,
+    blamed,
     explain_wait,
     strategy,
 )
 from ddlp.core.settings import Settings, load_settings
+from ddlp.core.stages import RecentWork
 from ddlp.core.store import FolderStore, StoreAddress, path_of, store_limit
 from ddlp.core.store.room import check_room, usable_bytes
-from ddlp.core.types import BadPolicy, EpochState, Prong, RunState, TailPolicy
+from ddlp.core.types import BadPolicy, EpochState, Prong, RunState, Spending, TailPolicy
 from ddlp.loader.feed import LoaderState
 from ddlp.loader.worker_process import WorkerProcess
 
@@ -135,6 +138,7 @@ class LocalFeed:
             plan, strategy(run.strategy, run.reorder_window), self._limits(run, settings)
         )
         self._mishaps: dict[tuple[int, int], tuple[Mishap, ...]] = {}
+        self._work = RecentWork()
         for number in range(run.workers):
             self._start(Prong.CPU, f"cpu-{number}", self._memory, 1.0)
         if run.csd_speed is not None:
@@ -161,15 +165,20 @@ class LocalFeed:
     def exchange(self, request: FeedRequest) -> Fed:
         """Take acknowledgements; wait for a batch up to the time given."""
         deadline = time.monotonic() + request.wait_s
+        blame_s: dict[Spending, float] = defaultdict(float)
         with self._changed:
             self._schedule.consume(request.rank, request.epoch, request.consumed)
             while True:
                 self._advance()
                 fed = self._fed(request)
-                left_s = deadline - time.monotonic()
+                asleep_at = time.monotonic()
+                left_s = deadline - asleep_at
                 if fed.batches or fed.done or left_s <= 0 or fed.state is not RunState.RUNNING:
-                    return fed
+                    return fed.model_copy(update={"blame_s": dict(blame_s)})
+                awaited = self._work.blame(blamed(self._schedule, request.epoch))
                 self._changed.wait(min(left_s, _GLANCE_S))
+                for what, share in awaited.items():
+                    blame_s[what] += share * (time.monotonic() - asleep_at)
 
     def damaged(self, report: Damaged) -> None:
         """Have a batch made again."""
@@ -295,11 +304,13 @@ class LocalFeed:
                 seconds=report.seconds,
                 cpu_s=report.cpu_s,
                 bad=report.bad,
+                times=report.times,
             )
             key = lease.epoch, lease.index, lease.token
             try:
                 if report.problem is None:
                     self._schedule.commit(*key, made, self._clock())
+                    self._work.add(worker.prong, made.times)
                 elif report.no_room:
                     self._schedule.no_room(*key, report.problem, self._clock())
                 else:

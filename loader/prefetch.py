@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ddlp.core.batchfile import BatchId
 from ddlp.core.errors import Conflict, DamagedBatch, DdlpError, MissingBatch, WaitTimeout
 from ddlp.core.messages import Attached, Damaged, Fed, FedBatch, FeedRequest
-from ddlp.core.types import RunState
+from ddlp.core.types import Activity, RunState, Spending
+from ddlp.loader.accounts import Accounts
 from ddlp.loader.feed import Feed
 from ddlp.loader.readers.choice import Readers
 from ddlp.loader.tensors import TensorBatch, ToTensors
@@ -45,10 +46,17 @@ class BatchReader:
     readers: Readers
     tensors: ToTensors
 
-    def read(self, fed: FedBatch, expected: BatchId) -> TensorBatch:
+    def read(self, fed: FedBatch, expected: BatchId, timing: Timing) -> TensorBatch:
         """Read one batch; its place in the store is given back once nothing lies there any more."""
-        loaded = self.readers.read(fed, expected)
-        return self.tensors(fed.index, loaded, fed.from_tail)
+        remote = self.readers.is_remote(fed)
+        timing.reading(Spending.NETWORK if remote else Spending.STORAGE)
+        with timing.spans.during(Activity.READ, expected.epoch, fed.index, fed.device):
+            loaded = self.readers.read(fed, expected)
+        timing.reading(Spending.TRANSFER)
+        with timing.spans.during(Activity.TRANSFER, expected.epoch, fed.index):
+            batch = self.tensors(fed.index, loaded, fed.from_tail)
+        timing.reading(Spending.SCHEDULING)
+        return batch
 
     def take_over(self, batch: TensorBatch) -> TensorBatch:
         """To be called by the thread that trains, for each batch that it is given."""
@@ -65,7 +73,7 @@ class Prefetcher:
         start: Position,
         batches: BatchReader,
         depth: int,
-        timing: Timing,
+        accounts: Accounts,
     ) -> None:
         self._feed = feed
         self._rank = rank
@@ -73,7 +81,8 @@ class Prefetcher:
         self._received = start.step
         self._consumed = start.step
         self._batches = batches
-        self._timing = timing
+        self._accounts = accounts
+        self._timing = accounts.timing
         self._depth = depth
         self._ready: queue.Queue[TensorBatch | LeftOut | Exception | None] = queue.Queue()
         self._stopping = threading.Event()
@@ -152,7 +161,7 @@ class Prefetcher:
 
     def _ask(self, want: int, wait_s: float) -> Fed:
         self._at = f"asking for step {self._received} of epoch {self._epoch}"
-        waited_s, trained_s = self._timing.take()
+        self._timing.asking()
         fed = self._feed.exchange(
             FeedRequest(
                 rank=self._rank,
@@ -162,11 +171,10 @@ class Prefetcher:
                 consumed=self._consumed,
                 want=want,
                 wait_s=wait_s,
-                waited_s=waited_s,
-                trained_s=trained_s,
-                reads=self._batches.readers.counts.take(),
+                account=self._accounts.take(),
             )
         )
+        self._timing.answered(fed.blame_s)
         self.paused = fed.state is RunState.PAUSED
         self.waiting_for = "the run is paused" if self.paused else fed.waiting_for or ""
         _check(self._feed.attached, fed, at_end=want == 0)
@@ -200,7 +208,7 @@ class Prefetcher:
             self._ready.put(LeftOut(fed.index, fed.from_tail, fed.left_out))
             return True
         try:
-            batch = self._batches.read(fed, self._expected(fed))
+            batch = self._batches.read(fed, self._expected(fed), self._timing)
         except DamagedBatch as error:
             self._report(fed, error)
             return False

@@ -21,9 +21,12 @@ from ddlp.server.routes import (
     datasets,
     devices,
     events,
+    exports,
     feed,
     health,
     leases,
+    meters,
+    metrics,
     packings,
     pipelines,
     runs,
@@ -45,9 +48,11 @@ def create_api(context: Context) -> FastAPI:
     app = FastAPI(title="DDLP", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.context = context
     # Routes are tried one after the other: those of workers and trainers come first.
-    for routes in (leases, feed, devices, packings, runs, events, datasets, pipelines):
+    every = (leases, feed, devices, meters, packings, exports, runs, events, datasets, pipelines)
+    for routes in every:
         app.include_router(routes.router, prefix="/api/v1")
     app.include_router(health.router)
+    app.include_router(metrics.router)
     app.add_exception_handler(DdlpError, _report)
     app.add_exception_handler(RequestValidationError, _report_invalid)
     app.add_middleware(Guard, settings=context.settings)

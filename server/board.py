@@ -5,6 +5,7 @@ at any moment and is then read back.
 """
 
 import uuid
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,11 +23,14 @@ from ddlp.core.plan import RunPlan
 from ddlp.core.schedule import Batch, Limits, Replay, RunSchedule, strategy
 from ddlp.core.schedule.strategies import Strategy
 from ddlp.core.settings import Settings
+from ddlp.core.stages import RecentWork
 from ddlp.core.store import StoreAddress, store_limit
 from ddlp.core.types import BadPolicy, DeviceKind, Prong, RunState, TailPolicy
-from ddlp.server import certificates, ledger
+from ddlp.server import certificates, ledger, rollups
+from ddlp.server.energy import Charge, EnergyBook
 from ddlp.server.models import Device, Run
 from ddlp.server.telemetry import Telemetry
+from ddlp.server.timeline import Timeline
 
 
 @dataclass
@@ -100,6 +104,8 @@ class ActiveRun:
     """The database knows that tokens below this one may have been given out."""
     paces_saved: dict[str, int] = field(default_factory=dict)
     """Batches behind the pace of each device that is remembered for the next run."""
+    storage: str | None = None
+    """The storage form of its dataset."""
     reason: str | None = None
     held_up: str | None = None
     """What the database knows of why it rests."""
@@ -110,6 +116,20 @@ class ActiveRun:
     """When the reconciler first saw it."""
     sessions: dict[int, uuid.UUID] = field(default_factory=dict)
     """Which attachment of each rank is the valid one."""
+    hosts: dict[int, str] = field(default_factory=dict)
+    """Where each rank runs."""
+    accounts: dict[int, tuple[uuid.UUID, int]] = field(default_factory=dict)
+    """The last account of each rank that was counted."""
+    timeline: Timeline = field(default_factory=Timeline)
+    work: RecentWork = field(default_factory=RecentWork)
+
+    def is_news(self, rank: int, session: uuid.UUID, number: int) -> bool:
+        """Whether a rank's account was not counted yet; from then on it is."""
+        known, last = self.accounts.get(rank, (session, 0))
+        if known == session and number <= last:
+            return False
+        self.accounts[rank] = session, number
+        return True
 
     @property
     def producing(self) -> bool:
@@ -124,6 +144,18 @@ class Board:
     settings: Settings
     runs: dict[uuid.UUID, ActiveRun] = field(default_factory=dict)
     devices: dict[str, LiveDevice] = field(default_factory=dict)
+    energy: EnergyBook = field(default_factory=EnergyBook)
+
+    def charge(self, session: Session, charges: Iterable[Charge], now: float) -> None:
+        """Add joules that a meter counted to the figures of the runs that they are shared by."""
+        for charge in charges:
+            run = self.runs.get(charge.run)
+            if run is not None:
+                run.telemetry.add(now, charge.source, charge.bucket, charge.epoch, charge.device)
+            elif session.get(Run, charge.run) is not None:  # it ended since its last batch
+                late = Telemetry()
+                late.add(now, charge.source, charge.bucket, charge.epoch, charge.device)
+                rollups.save_news(session, charge.run, late.take(now, all_of_it=True))
 
     def load(self, session: Session, now: float) -> None:
         """Read everything that is active from the database."""
@@ -178,6 +210,7 @@ class Board:
             engines_saved=len(engines),
             tokens_saved=row.tokens,
             paces_saved={device: pace.batches for device, (_, pace) in paces.items()},
+            storage=row.storage,
             reason=row.reason,
             held_up=row.held_up,
         )

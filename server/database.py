@@ -11,6 +11,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError
 from sqlalchemy.orm import Session, sessionmaker
 
@@ -73,6 +74,12 @@ def _prepare_sqlite(connection: Any, _: object) -> None:
         f"busy_timeout={_PATIENCE_S * 1000}",
     ):
         connection.execute(f"PRAGMA {pragma}")
+
+
+def insert_of(session: Session) -> Any:
+    """The database's own INSERT, which can do something else where a row is there already."""
+    dialects = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
+    return dialects[session.get_bind().dialect.name]
 
 
 def refers_to_nothing(error: IntegrityError) -> bool:

@@ -13,6 +13,7 @@ from ddlp.core.settings import Settings
 from ddlp.core.store import StoreAddress
 from ddlp.core.types import DeviceKind, Prong, RunState
 from ddlp.server.board import Board, LiveDevice, power_of
+from ddlp.server.energy import Drive
 from ddlp.server.ledger import audit
 from ddlp.server.models import Device, Run
 
@@ -47,6 +48,8 @@ def heartbeat(board: Board, session: Session, name: str, body: Heartbeat, now: f
         device.room, row.room = body.room, body.room.model_dump()
     if body.energy is not None:
         row.energy = body.energy.model_dump(mode="json")
+        drive = Drive(name, device.slots, device.power.idle_w)
+        board.charge(session, board.energy.take_drive(drive, body.energy, now), now)
     discard = [*device.told, *device.discard]
     device.told, device.discard = device.discard, []
     return Orders(over=_over(board, session, body.stored), discard=discard)

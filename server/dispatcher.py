@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -23,8 +23,8 @@ from ddlp.core.errors import DdlpError, Unavailable
 from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.messages import Fed, FeedRequest, Lease
 from ddlp.core.schedule import Grant
-from ddlp.core.types import EpochState, Prong, RunState
-from ddlp.server import files, ledger, reconciler, serving
+from ddlp.core.types import EpochState, Prong, RunState, Spending
+from ddlp.server import files, ledger, reconciler, rollups, serving
 from ddlp.server.board import ActiveRun, Board
 from ddlp.server.database import Database
 from ddlp.server.models import Run
@@ -57,6 +57,16 @@ class _Hungry:
     request: FeedRequest
     until: float
     answer: "Future[Fed]"
+    looked_at: float
+    shares: dict[Spending, float] = field(default_factory=dict)
+    """What it waited for when it was looked at last."""
+    blame_s: dict[Spending, float] = field(default_factory=dict)
+
+    def look(self, now: float, shares: dict[Spending, float]) -> None:
+        """Lay what has passed to what it waited for, and note what it waits for now."""
+        for what, share in self.shares.items():
+            self.blame_s[what] = self.blame_s.get(what, 0.0) + share * (now - self.looked_at)
+        self.looked_at, self.shares = now, shares
 
 
 class _BadCallError(Exception):
@@ -132,10 +142,10 @@ class Dispatcher:
 
         def enter(board: Board, session: Session, now: float) -> None:
             run = board.run(run_id)
-            serving.acknowledge(run, request, now)
+            serving.acknowledge(board, run, request, now)
             if run.state is RunState.CREATED:
                 self._change(session, run, RunState.RUNNING, now)
-            self._hungry.append(_Hungry(run_id, request, now + request.wait_s, answer))
+            self._hungry.append(_Hungry(run_id, request, now + request.wait_s, answer, now))
 
         self._calls.put(_Call(enter, answer, deferred=True))
         return answer
@@ -217,8 +227,11 @@ class Dispatcher:
                 served.append((hungry.answer, error))
                 continue
             if fed.batches or fed.done or now >= hungry.until:
-                served.append((hungry.answer, fed))
+                hungry.look(now, {})
+                blamed = fed.model_copy(update={"blame_s": hungry.blame_s})
+                served.append((hungry.answer, blamed))
             else:
+                hungry.look(now, serving.blame(run, hungry.request.epoch))
                 still.append(hungry)
         self._hungry = still
         return served
@@ -228,6 +241,7 @@ class Dispatcher:
         self._board.note_silent(now)
         if now >= self._reconciled_at + reconciler.PERIOD_S:
             self._reconciled_at = now
+            rollups.forget_rollups(session, self._board.settings, now)
             for stopped, why in reconciler.reconcile(self._board, session, now):
                 self._change(session, stopped, RunState.FAILED, now, why)
         leases: list[tuple[Prong, list[Lease]]] = []
@@ -261,13 +275,13 @@ class Dispatcher:
             ledger.save_changes(session, run.id, changes, now)
             closing = over or any(e.state is not EpochState.OPEN for e in changes.epochs)
             self._save_run(session, run, now, closing)
-            ledger.save_rollups(session, run.id, run.telemetry.closed(now + 2 * over))
+            rollups.save_news(session, run.id, run.telemetry.take(now, all_of_it=over))
             self._clear.append(partial(files.discard, self._board, run.id, changes.void))
             for epoch in changes.epochs:
                 if epoch.state is EpochState.ABANDONED:
                     self._clear.append(partial(files.remove_batches, self._board, run.id, epoch))
-            ledger.save_reads(session, run.id, run.telemetry.take_reads())
             if over:
+                rollups.save_trace(session, run.id, run.timeline.pack(now))
                 ledger.drop_open_epochs(session, run.id, now)
                 self._clear.append(partial(files.remove_run, self._board, run.id))
                 del self._board.runs[run.id]

@@ -2,13 +2,12 @@
 
 import uuid
 from collections import Counter
-from collections.abc import Mapping, Set
+from collections.abc import Set
 from dataclasses import asdict, fields
 from functools import cache
 from typing import Any
 
 from sqlalchemy import Insert, Integer, cast, delete, func, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.orm import Session
 
 from ddlp.core.errors import NotFound
@@ -19,6 +18,7 @@ from ddlp.core.schedule.fleet import Member
 from ddlp.core.schedule.frontier import Frontier
 from ddlp.core.types import BatchState, End, EpochState, Prong, RunState, TailPolicy
 from ddlp.server import quarantine
+from ddlp.server.database import insert_of
 from ddlp.server.models import (
     AuditEvent,
     BadSample,
@@ -26,16 +26,9 @@ from ddlp.server.models import (
     Calibration,
     CertificateRow,
     Epoch,
-    Rollup,
     Run,
-    RunRead,
-    RunTotal,
 )
-from ddlp.server.telemetry import PERIOD_S, Bucket, ReadCount
 
-_MARKS = ("emulated", "joules_unknown")
-"""What is true of a total as soon as it is of a part."""
-_ROLLUP_KEY = ["run_id", "at", "period_s", "source"]
 _BATCH_FIELDS = [field.name for field in fields(Batch) if field.metadata.get("kept", True)]
 
 
@@ -44,18 +37,6 @@ def save_changes(session: Session, run_id: uuid.UUID, changes: Changes, now: flo
     _upsert(session, BatchRow, [_batch_values(run_id, b) for b in changes.batches])
     quarantine.save(session, run_id, changes.mishaps)
     _upsert(session, Epoch, [_epoch_values(run_id, e, now) for e in changes.epochs], {"started_at"})
-
-
-def save_rollups(
-    session: Session, run_id: uuid.UUID, buckets: dict[tuple[int, str], Bucket]
-) -> None:
-    """Remember seconds that are over."""
-    for (at, source), bucket in buckets.items():
-        values = vars(bucket) | {"run_id": run_id, "source": source}
-        kept = {name: values[name] for name in values if name in Rollup.__table__.columns}
-        _add_up(session, Rollup, {**kept, "at": at, "period_s": PERIOD_S}, _ROLLUP_KEY)
-        kept = {name: values[name] for name in values if name in RunTotal.__table__.columns}
-        _add_up(session, RunTotal, {**kept, "first_at": at, "last_at": at}, ["run_id", "source"])
 
 
 def change_state(
@@ -76,15 +57,6 @@ def change_held_up(session: Session, run: Run, reason: str | None, now: float) -
     """A run makes nothing for now, or goes on."""
     audit(session, "run.held_up" if reason else "run.goes_on", run.name, now, reason=reason)
     run.held_up = reason
-
-
-def save_reads(
-    session: Session, run_id: uuid.UUID, reads: Mapping[tuple[str, str], ReadCount]
-) -> None:
-    """Count what trainers read, by path and reason."""
-    for (path, reason), count in reads.items():
-        row = {"run_id": run_id, "path": path, "reason": reason, **vars(count)}
-        _add_up(session, RunRead, row, ["run_id", "path", "reason"])
 
 
 def audit(session: Session, action: str, subject: str, now: float, **detail: Any) -> None:
@@ -305,31 +277,6 @@ def _epoch_values(run_id: uuid.UUID, epoch: EpochSchedule, now: float) -> dict[s
     }
 
 
-def _add_up(
-    session: Session, table: type[Rollup | RunTotal | RunRead], row: dict[str, Any], keys: list[str]
-) -> None:
-    """Insert a row, or add its figures to the one that is there."""
-    statement = _insert(session)(table).values(row)
-    columns, new = table.__table__.columns, statement.excluded
-    sums = {
-        name: func.coalesce(columns[name], 0) + new[name]
-        for name in row
-        if name not in {*keys, *_MARKS, "first_at", "last_at"}
-    }
-    if "joules" in sums:
-        old, more = columns["joules"], new["joules"]
-        sums["joules"] = func.coalesce(old + more, old, more)
-    if table is RunTotal:
-        marks = {name: or_(columns[name], new[name]) for name in _MARKS}
-        sums |= {"last_at": new["last_at"], **marks}
-    session.execute(statement.on_conflict_do_update(index_elements=keys, set_=sums))
-
-
-def _insert(session: Session) -> Any:
-    dialects = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
-    return dialects[session.get_bind().dialect.name]
-
-
 def _upsert(
     session: Session,
     table: type[BatchRow] | type[Epoch],
@@ -337,7 +284,7 @@ def _upsert(
     keep: Set[str] = frozenset(),
 ) -> None:
     if rows:
-        statement = _upsert_statement(_insert(session), table, frozenset(keep))
+        statement = _upsert_statement(insert_of(session), table, frozenset(keep))
         session.connection().execute(statement, rows)
 
 

@@ -1,44 +1,33 @@
 """The tables. Times are seconds since 1970 (UTC); 64-bit checksums are kept as 16 hex digits."""
 
 import uuid
-from typing import Any, ClassVar
+from typing import Any
 
-from sqlalchemy import (
-    JSON,
-    BigInteger,
-    Double,
-    ForeignKey,
-    Index,
-    Integer,
-    MetaData,
-    String,
-    Text,
-    UniqueConstraint,
-    Uuid,
-    false,
-)
-from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
+from sqlalchemy import JSON, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy.orm import Mapped, mapped_column
 
-_NAMES = {
-    "ix": "ix_%(table_name)s_%(column_0_name)s",
-    "uq": "uq_%(table_name)s_%(column_0_name)s",
-    "fk": "fk_%(table_name)s_%(column_0_name)s_%(referred_table_name)s",
-    "pk": "pk_%(table_name)s",
-}
+from ddlp.server.figure_models import HostEnergy, Rollup, RunRead, RunTrace, Tally
+from ddlp.server.model_base import ROW_ID, Base
 
-_ROW_ID = BigInteger().with_variant(Integer, "sqlite")
-
-
-class Base(DeclarativeBase):
-    """What the tables share: column types and names of constraints."""
-
-    metadata = MetaData(naming_convention=_NAMES)
-    type_annotation_map: ClassVar[dict[Any, Any]] = {
-        float: Double,
-        int: BigInteger,
-        uuid.UUID: Uuid,
-        dict[str, Any]: JSON,
-    }
+__all__ = [
+    "ApiKey",
+    "AuditEvent",
+    "BadSample",
+    "Base",
+    "BatchRow",
+    "Calibration",
+    "CertificateRow",
+    "Dataset",
+    "Device",
+    "Epoch",
+    "HostEnergy",
+    "PipelineRow",
+    "Rollup",
+    "Run",
+    "RunRead",
+    "RunTrace",
+    "Tally",
+]
 
 
 class Dataset(Base):
@@ -197,6 +186,13 @@ class BatchRow(Base):
     checksum: Mapped[str] = mapped_column(String(16))
     seconds: Mapped[float]
     cpu_s: Mapped[float]
+    queue_s: Mapped[float] = mapped_column(default=0.0, server_default="0")
+    fetch_s: Mapped[float] = mapped_column(default=0.0, server_default="0")
+    decode_s: Mapped[float] = mapped_column(default=0.0, server_default="0")
+    transform_s: Mapped[float] = mapped_column(default=0.0, server_default="0")
+    write_s: Mapped[float] = mapped_column(default=0.0, server_default="0")
+    fetched_bytes: Mapped[int] = mapped_column(default=0, server_default="0")
+    peak_bytes: Mapped[int] = mapped_column(default=0, server_default="0")
     samples: Mapped[int]
     bad: Mapped[int]
     position: Mapped[int | None]
@@ -244,7 +240,7 @@ class BadSample(Base):
 
     __tablename__ = "bad_samples"
 
-    id: Mapped[int] = mapped_column(_ROW_ID, primary_key=True)
+    id: Mapped[int] = mapped_column(ROW_ID, primary_key=True)
     run_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
     epoch: Mapped[int]
     batch: Mapped[int]
@@ -254,61 +250,6 @@ class BadSample(Base):
     substitute: Mapped[int | None]
 
     __table_args__ = (UniqueConstraint("run_id", "epoch", "batch", "sample"),)
-
-
-class Rollup(Base):
-    """What happened in one second of a run, by source: `cpu`, `csd` or `trainer`."""
-
-    __tablename__ = "rollups"
-
-    id: Mapped[int] = mapped_column(_ROW_ID, primary_key=True)
-    run_id: Mapped[uuid.UUID] = mapped_column(ForeignKey("runs.id", ondelete="CASCADE"))
-    at: Mapped[int]
-    period_s: Mapped[int]
-    source: Mapped[str] = mapped_column(String(16))
-    batches: Mapped[int]
-    images: Mapped[int]
-    nbytes: Mapped[int]
-    busy_s: Mapped[float]
-    cpu_s: Mapped[float]
-    joules: Mapped[float | None]
-    waited_s: Mapped[float]
-    trained_s: Mapped[float]
-
-    __table_args__ = (UniqueConstraint("run_id", "at", "period_s", "source"),)
-
-
-class RunTotal(Base):
-    """What all seconds of one source of a run come to, kept so that nobody adds them up again."""
-
-    __tablename__ = "run_totals"
-
-    run_id: Mapped[uuid.UUID] = mapped_column(
-        ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True
-    )
-    source: Mapped[str] = mapped_column(String(16), primary_key=True)
-    first_at: Mapped[int]
-    last_at: Mapped[int]
-    images: Mapped[int]
-    joules: Mapped[float | None]
-    waited_s: Mapped[float]
-    trained_s: Mapped[float]
-    emulated: Mapped[bool]
-    joules_unknown: Mapped[bool] = mapped_column(default=False, server_default=false())
-
-
-class RunRead(Base):
-    """What trainers of a run read by one path, and why by that one."""
-
-    __tablename__ = "run_reads"
-
-    run_id: Mapped[uuid.UUID] = mapped_column(
-        ForeignKey("runs.id", ondelete="CASCADE"), primary_key=True
-    )
-    path: Mapped[str] = mapped_column(String(16), primary_key=True)
-    reason: Mapped[str] = mapped_column(String(500), primary_key=True)
-    batches: Mapped[int]
-    bytes: Mapped[int]
 
 
 class ApiKey(Base):
@@ -330,7 +271,7 @@ class AuditEvent(Base):
 
     __tablename__ = "audit_events"
 
-    id: Mapped[int] = mapped_column(_ROW_ID, primary_key=True)
+    id: Mapped[int] = mapped_column(ROW_ID, primary_key=True)
     at: Mapped[float] = mapped_column(index=True)
     actor: Mapped[str] = mapped_column(String(64))
     action: Mapped[str] = mapped_column(String(64))

@@ -20,15 +20,19 @@ from ddlp.core.messages import (
     StrategyChange,
     WorkSpec,
 )
+from ddlp.core.messages.reports import RunReport
+from ddlp.core.messages.timeline import TimelineInfo
 from ddlp.core.pipeline import ENGINE, Pipeline, PipelineSpec
 from ddlp.core.schedule import STRATEGIES, Replay, strategy
+from ddlp.core.stalls import Circumstances
 from ddlp.core.store import room
 from ddlp.core.types import BadPolicy, EpochState, Prong, RunState, TailPolicy
-from ddlp.server import certificates, datasets, figures, pipelines, quarantine
+from ddlp.server import certificates, datasets, figures, pipelines, quarantine, reports
 from ddlp.server.board import ActiveRun, run_plan
 from ddlp.server.database import refers_to_nothing
 from ddlp.server.ledger import audit
-from ddlp.server.models import Dataset, Epoch, Run
+from ddlp.server.models import Dataset, Epoch, Run, RunTrace
+from ddlp.server.timeline import unpack
 
 _COPIED = (
     "dataset_id",
@@ -238,13 +242,40 @@ def _info(run: Run, totals: figures.Totals, bad_samples: int, reads: list[ReadIn
         images={prong: totals[prong].images for prong in figures.PRONGS},
         images_per_s={prong: totals[prong].images_per_s for prong in figures.PRONGS},
         wait_share=totals["trainer"].wait_share,
-        energy=[figures.energy(prong, totals[prong]) for prong in figures.PRONGS],
+        stall=reports.stall(totals["trainer"].bucket.spent_s, circumstances(run, totals)),
+        energy=figures.energy(totals),
         emulated=[prong for prong in figures.PRONGS if totals[prong].emulated],
         reads=reads,
         held_up=run.held_up,
         created_at=run.created_at,
         started_at=run.started_at,
         ended_at=run.ended_at,
+    )
+
+
+def report(session: Session, run: Run) -> RunReport:
+    """Where every second and every joule of a run went."""
+    totals = figures.totals(session, [run.id])[run.id]
+    return reports.report(session, run, circumstances(run, totals))
+
+
+def kept_timeline(session: Session, run: Run, seconds: float) -> TimelineInfo:
+    """The last seconds of a run that is over."""
+    row = session.get(RunTrace, run.id)
+    if row is None:
+        return TimelineInfo(now=run.ended_at or time.time(), lanes=[], spans=[])
+    found = unpack(row.body)
+    since = found.now - seconds
+    return found.model_copy(update={"spans": [s for s in found.spans if s.end_at >= since]})
+
+
+def circumstances(run: Run, totals: figures.Totals) -> Circumstances:
+    """What is known of a run beside how its trainer spent its time."""
+    return Circumstances(
+        strategy=run.strategy,
+        storage=run.storage,
+        has_csd=totals[Prong.CSD.value].images > 0,
+        paused=run.state == RunState.PAUSED.value,
     )
 
 

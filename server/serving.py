@@ -1,20 +1,33 @@
 """What trainers ask: where a rank goes on, its next batches, and a way back to a checkpoint."""
 
+import logging
 import uuid
 from dataclasses import dataclass, replace
 
 from sqlalchemy.orm import Session
 
 from ddlp.core.errors import Conflict, InvalidInput
-from ddlp.core.messages import Attach, Damaged, Fed, FedBatch, FeedRequest, Rewind, Where
-from ddlp.core.schedule import Batch, EpochSchedule, RunSchedule, explain_wait
+from ddlp.core.logs import about
+from ddlp.core.messages import (
+    Attach,
+    Damaged,
+    Fed,
+    FedBatch,
+    FeedRequest,
+    Rewind,
+    TrainerAccount,
+    Where,
+)
+from ddlp.core.schedule import Batch, EpochSchedule, RunSchedule, blamed, explain_wait
 from ddlp.core.store import batch_name
 from ddlp.core.store.served import access_token
-from ddlp.core.types import EpochState
+from ddlp.core.types import EpochState, RunState, Spending
 from ddlp.server import ledger
 from ddlp.server.board import ActiveRun, Board
 from ddlp.server.models import Run
-from ddlp.server.telemetry import Bucket
+from ddlp.server.telemetry import TRAINER, Bucket, spent
+
+log = logging.getLogger(__name__)
 
 
 def attach(run: ActiveRun, session: uuid.UUID, body: Attach) -> Where:
@@ -28,6 +41,7 @@ def attach(run: ActiveRun, session: uuid.UUID, body: Attach) -> Where:
     if body.world_size != schedule.plan.world_size:
         return _where(schedule, schedule.next_epoch, 0)
     run.sessions[body.rank] = session
+    run.hosts[body.rank] = body.host
     for number in sorted(schedule.epochs):
         epoch = schedule.epochs[number]
         done = epoch.acknowledged[body.rank]
@@ -223,7 +237,7 @@ def _void(schedule: RunSchedule, epoch: EpochSchedule) -> None:
         schedule.note_void(batch, batch.device, batch.token)
 
 
-def acknowledge(run: ActiveRun, request: FeedRequest, now: float) -> None:
+def acknowledge(board: Board, run: ActiveRun, request: FeedRequest, now: float) -> None:
     """Take note of what a rank has consumed, and of how it spent its time."""
     run.schedule.check_rank(request.rank)
     if run.sessions.setdefault(request.rank, request.session) != request.session:
@@ -234,20 +248,48 @@ def acknowledge(run: ActiveRun, request: FeedRequest, now: float) -> None:
         batches=len(consumed),
         images=sum(batch.samples for batch in consumed),
         nbytes=sum(batch.nbytes for batch in consumed),
-        waited_s=request.waited_s,
-        trained_s=request.trained_s,
     )
-    run.telemetry.add(now, "trainer", bucket)
-    for read in request.reads:
+    run.telemetry.add(now, TRAINER, bucket, request.epoch)
+    account = request.account
+    if account is not None and run.is_news(request.rank, request.session, account.number):
+        _take_account(board, run, request, account, now)
+
+
+def _take_account(
+    board: Board, run: ActiveRun, request: FeedRequest, account: TrainerAccount, now: float
+) -> None:
+    """Count how a rank spent its time."""
+    bucket = spent(account.spent_s)
+    bucket.read_s, bucket.transfer_s = account.read_s, account.transfer_s
+    run.telemetry.add(now, TRAINER, bucket, request.epoch)
+    for read in account.reads:
         run.telemetry.count_read(read.path.value, read.reason, read.batches, read.bytes)
+    board.energy.host_trained(
+        run.hosts.get(request.rank, ""),
+        (run.id, request.epoch),
+        account.spent_s.get(Spending.TRAINING, 0.0),
+    )
+    if board.settings.telemetry:
+        run.timeline.add_steps(request.rank, request.session, account, now)
+
+
+def blame(run: ActiveRun, epoch: int) -> dict[Spending, float]:
+    """What a rank that got nothing waits for, as shares of its time."""
+    paused = run.state is RunState.PAUSED
+    return run.work.blame({} if paused else blamed(run.schedule, epoch))
 
 
 def damaged(run: ActiveRun, report: Damaged) -> None:
     """A rank cannot read a batch that it was given: it is made again for the same step."""
     if run.sessions.get(report.rank, report.session) != report.session:
         raise Conflict(f"another process joined run {run.name} as rank {report.rank}")
+    batch = run.schedule.find(report.epoch, report.index)
+    device = None if batch is None else batch.device
     key = report.epoch, report.index, report.token
     run.schedule.damaged(*key, report.reason, report.gone)
+    with about(run=run.name, epoch=report.epoch, batch=report.index, device=device):
+        level = logging.INFO if report.gone else logging.WARNING
+        log.log(level, "a batch cannot be read and is made again: %s", report.reason)
 
 
 def fetch(board: Board, run: ActiveRun, request: FeedRequest, now: float) -> Fed:

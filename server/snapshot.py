@@ -4,8 +4,14 @@ import uuid
 from dataclasses import dataclass, field
 
 from ddlp.core.schedule import EpochSchedule
+from ddlp.core.stalls import Circumstances, limit
 from ddlp.core.types import BatchState, Prong, RunState
+from ddlp.server import figures
 from ddlp.server.board import ActiveRun, Board
+from ddlp.server.telemetry import TRAINER
+
+_SEEN_S = 15
+"""Over so many seconds it is said what the trainer waits for."""
 
 
 @dataclass(frozen=True)
@@ -34,6 +40,11 @@ class Snapshot:
     meeting_point: int | None
     delivered_images_per_s: float
     wait_share: float | None
+    spent_s: dict[str, float]
+    """Of the trainer's last seconds, by what they were spent on; ranks are added up."""
+    limited_by: str | None
+    limit: str
+    """What limits the run now, and what would change it."""
     trainer_silent_s: float | None
     """Seconds since a trainer was last heard of; None while none has come."""
     live_devices: dict[str, str] = field(default_factory=dict)
@@ -45,6 +56,8 @@ def take(board: Board, run_id: uuid.UUID, now: float) -> Snapshot:
     epoch = _shown_epoch(run)
     heard = max(run.trainers.values(), default=None)
     split = epoch.settled.get("split") if epoch else None
+    trainer = run.telemetry.recent(now, TRAINER, _SEEN_S)
+    found = limit(trainer.spent_s, _circumstances(board, run, now))
     return Snapshot(
         state=run.state,
         epoch=epoch.number if epoch else None,
@@ -54,14 +67,27 @@ def take(board: Board, run_id: uuid.UUID, now: float) -> Snapshot:
         csd=_front(run, epoch, Prong.CSD, now),
         split=int(split) if split is not None else None,
         meeting_point=epoch.meeting_point if epoch else None,
-        delivered_images_per_s=run.telemetry.images_per_s(now, "trainer"),
-        wait_share=run.telemetry.wait_share(),
+        delivered_images_per_s=run.telemetry.images_per_s(now, TRAINER),
+        wait_share=figures.wait_share(trainer),
+        spent_s={what.value: seconds for what, seconds in trainer.spent_s.items()},
+        limited_by=found.by.value if found.by else None,
+        limit=found.sentence,
         trainer_silent_s=None if heard is None else now - heard,
         live_devices={
             device.name: device.kind.value
             for device in board.devices.values()
             if board.is_live(device, now) and device.prong in run.schedule.strategy.prongs
         },
+    )
+
+
+def _circumstances(board: Board, run: ActiveRun, now: float) -> Circumstances:
+    drives = [d for d in board.devices.values() if d.prong is Prong.CSD]
+    return Circumstances(
+        strategy=run.schedule.strategy.name,
+        storage=run.storage,
+        has_csd=any(board.is_live(drive, now) for drive in drives),
+        paused=run.state is RunState.PAUSED,
     )
 
 

@@ -1,8 +1,11 @@
 """What workers ask and report: leases claimed, batches made or failed, in groups."""
 
+import logging
+
 from ddlp.core.errors import Conflict, Held, InvalidInput, Refused
 from ddlp.core.image.arithmetic import same_arithmetic
 from ddlp.core.lifecycle import TERMINAL
+from ddlp.core.logs import about
 from ddlp.core.messages import (
     Claim,
     Claimed,
@@ -14,11 +17,14 @@ from ddlp.core.messages import (
     Reported,
     Reports,
 )
-from ddlp.core.schedule import Holder, Made
+from ddlp.core.schedule import Batch, Holder, Made
 from ddlp.core.store import batch_name
-from ddlp.core.types import DeviceKind
+from ddlp.core.types import DeviceKind, Domain
 from ddlp.server.board import ActiveRun, Board, LiveDevice
 from ddlp.server.telemetry import Bucket
+from ddlp.server.timeline import Maker
+
+log = logging.getLogger(__name__)
 
 
 def claim(board: Board, body: Claim, now: float) -> Claimed:
@@ -63,15 +69,26 @@ def report(board: Board, body: Reports, now: float) -> Reported:
         try:
             run = _run_of(board, entry.lease)
             if isinstance(entry, Commit):
-                _commit(run, device, entry, now)
+                _commit(board, run, device, entry, now)
+                _show(board, run, device, entry, body.sent_s, now)
             else:
-                _fail(run, entry, now)
+                _fail(run, device, entry, now)
         except Refused as error:
             denied.append(Denied(lease=entry.lease, reason=str(error)))
     return Reported(denied=denied)
 
 
-def _commit(run: ActiveRun, device: LiveDevice, commit: Commit, now: float) -> None:
+def _show(
+    board: Board, run: ActiveRun, device: LiveDevice, commit: Commit, sent_s: float, now: float
+) -> None:
+    """Put a batch on the run's timeline."""
+    if board.settings.telemetry:
+        emulated = device.kind.emulated
+        maker = Maker(device.name, device.prong, emulated, device.incarnation)
+        run.timeline.add_made(maker, commit, sent_s, now)
+
+
+def _commit(board: Board, run: ActiveRun, device: LiveDevice, commit: Commit, now: float) -> None:
     lease = commit.lease
     made = _made(device, commit)
     key = lease.epoch, lease.index, lease.token
@@ -83,23 +100,67 @@ def _commit(run: ActiveRun, device: LiveDevice, commit: Commit, now: float) -> N
         raise
     except InvalidInput as error:
         run.schedule.fail(*key, str(error), permanent=True)
+        with about(run=run.name, epoch=lease.epoch, batch=lease.index, device=device.name):
+            log.warning("a batch was reported that cannot be so: %s", error)
         raise Refused(str(error)) from error
     batch = run.schedule.find(lease.epoch, lease.index)
     if not news or batch is None:
         return
     run.engines.add(device.engine)
-    busy_s = commit.cpu_s if device.kind is DeviceKind.HOST else commit.seconds
-    bucket = Bucket(
+    run.work.add(device.prong, commit.times)
+    bucket = _bucket(commit, batch)
+    bucket.emulated = device.kind.emulated
+    _charge(board, run, device, commit, bucket, now)
+    run.telemetry.add(now, device.prong.value, bucket, lease.epoch, device.name)
+
+
+def _bucket(commit: Commit, batch: Batch) -> Bucket:
+    """A finished batch as figures."""
+    times = commit.times
+    return Bucket(
         batches=1,
         images=batch.samples,
         nbytes=commit.nbytes,
+        fetched_bytes=times.fetched_bytes,
         busy_s=commit.seconds,
         cpu_s=commit.cpu_s,
-        joules=device.power.joules(busy_s),
-        joules_unknown=device.power.joules(busy_s) is None,
-        emulated=device.kind.emulated,
+        memory_byte_s=times.peak_bytes * commit.seconds,
+        queue_s=batch.queue_s,
+        fetch_s=times.fetch_s,
+        decode_s=times.decode_s,
+        transform_s=times.transform_s,
+        write_s=times.write_s,
+        peak_bytes=times.peak_bytes,
     )
-    run.telemetry.add(now, device.prong.value, bucket)
+
+
+def _charge(
+    board: Board,
+    run: ActiveRun,
+    device: LiveDevice,
+    commit: Commit,
+    bucket: Bucket,
+    now: float,
+) -> None:
+    """Charge a batch by the declared watts, unless a meter is read: then that is divided later."""
+    book, epoch = board.energy, commit.lease.epoch
+    if device.kind is not DeviceKind.HOST:
+        book.drive_worked(device.name, (run.id, epoch), commit.seconds)
+        if not book.is_drive_measured(device.name, now):
+            _model(device, commit.seconds, bucket)
+        return
+    book.host_worked(device.host, device.name, (run.id, epoch), commit.cpu_s)
+    if not book.is_host_measured(device.host, Domain.PACKAGE, now):
+        _model(device, commit.cpu_s, bucket)
+    if not book.is_host_measured(device.host, Domain.DRAM, now):
+        joules = board.settings.dram_w_per_gb * bucket.memory_byte_s / 1e9
+        dram = Bucket(joules_modelled=joules)
+        run.telemetry.add(now, Domain.DRAM.value, dram, epoch, device.host)
+
+
+def _model(device: LiveDevice, busy_s: float, bucket: Bucket) -> None:
+    joules = device.power.joules(busy_s)
+    bucket.joules_modelled, bucket.joules_unknown = joules or 0.0, joules is None
 
 
 def _made(device: LiveDevice, commit: Commit) -> Made:
@@ -113,16 +174,20 @@ def _made(device: LiveDevice, commit: Commit) -> Made:
         seconds=commit.seconds,
         cpu_s=commit.cpu_s,
         bad=tuple(commit.bad),
+        times=commit.times,
     )
 
 
-def _fail(run: ActiveRun, failure: Failure, now: float) -> None:
+def _fail(run: ActiveRun, device: LiveDevice, failure: Failure, now: float) -> None:
     lease = failure.lease
     key = lease.epoch, lease.index, lease.token
     if failure.no_room:
         run.schedule.no_room(*key, failure.reason, now)
     else:
         run.schedule.fail(*key, failure.reason, failure.permanent)
+    with about(run=run.name, epoch=lease.epoch, batch=lease.index, device=device.name):
+        level = logging.INFO if failure.no_room else logging.WARNING
+        log.log(level, "a batch was not made: %s", failure.reason)
 
 
 def _run_of(board: Board, lease: Lease) -> ActiveRun:

@@ -13,19 +13,24 @@ from starlette.concurrency import run_in_threadpool
 from starlette.responses import StreamingResponse
 
 from ddlp.core.errors import NotFound
-from ddlp.core.types import Prong
+from ddlp.core.lifecycle import TERMINAL
+from ddlp.core.types import Prong, RunState
 from ddlp.server import datasets, devices, quarantine, runs, snapshot
 from ddlp.server.context import Context, ContextDep, SessionDep, done, find_run
 from ddlp.server.models import Run
 from ddlp.server.routes.datasets import info as dataset_info
 from ddlp.server.routes.events import event, stream, watch
+from ddlp.server.routes.runs import find_timeline
 from ddlp.server.snapshot import Snapshot
 from ddlp.web.data_views import BadView, bad_view, dataset_view
+from ddlp.web.timeline_views import TimelineView, timeline_view
 from ddlp.web.views import RunView, device_row, run_row, run_view
 
 _SHOWN = 50
 _EPOCHS = 12
 _BAD = 20
+_WINDOWS_S = (10.0, 30.0, 60.0)
+"""How much of the timeline is shown: the shortest that holds all there is, if one does."""
 
 router = APIRouter(include_in_schema=False)
 templates = Jinja2Templates(Path(__file__).parent / "templates")
@@ -59,7 +64,25 @@ async def run_page(ref: str, request: Request, context: ContextDep) -> HTMLRespo
     row = await find_run(context, ref)
     view = await _view(context, row)
     bad = await run_in_threadpool(_read_bad, context, ref)
-    return templates.TemplateResponse(request, "run.html", {"run": view, "bad": bad})
+    timeline = await _timeline(context, ref)
+    values = {"run": view, "bad": bad, "timeline": timeline}
+    return templates.TemplateResponse(request, "run.html", values)
+
+
+@router.get("/runs/{ref}/timeline")
+async def run_timeline(ref: str, request: Request, context: ContextDep) -> HTMLResponse:
+    """The last minute of a run, as it stands on its page."""
+    row = await find_run(context, ref)
+    live = RunState(row.state) not in TERMINAL
+    values = {"run": row.name, "live": live, "timeline": await _timeline(context, ref)}
+    return templates.TemplateResponse(request, "timeline_place.html", values)
+
+
+async def _timeline(context: Context, ref: str) -> TimelineView:
+    found = await find_timeline(context, ref, max(_WINDOWS_S))
+    first = min((span.start_at for span in found.spans), default=found.now)
+    window_s = next((s for s in _WINDOWS_S if s >= found.now - first), max(_WINDOWS_S))
+    return await run_in_threadpool(timeline_view, found, window_s)
 
 
 @router.get("/runs/{ref}/bad")

@@ -5,11 +5,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from ddlp.core.lifecycle import ALLOWED, TERMINAL
-from ddlp.core.messages import DeviceInfo, EpochInfo, RoomInfo, RunInfo
+from ddlp.core.messages import DeviceInfo, EnergyInfo, EpochInfo, RoomInfo, RunInfo
 from ddlp.core.schedule import CHOICES, STRATEGIES
-from ddlp.core.types import EpochState, Prong, RunState
-from ddlp.core.units import duration, size
+from ddlp.core.types import EpochState, Prong, RunState, Spending
+from ddlp.core.units import duration, joules, size
 from ddlp.server.snapshot import Front, Snapshot
+from ddlp.web.spent_views import SpentView, spent_view
 
 SCALE = 1000
 """Width of the bar of both fronts, in its own units."""
@@ -72,7 +73,10 @@ class RunView:
     bad_samples: int
     fronts: Fronts
     tiles: list[Tile]
+    spent: SpentView
     energy: list[tuple[str, str, str, str, str]]
+    idle: list[tuple[str, str, str, str, str]]
+    """Joules that hosts and drives would have used anyway."""
     held_up: str | None
     """Why it makes nothing for now."""
     reads: list[tuple[str, str, str, str]]
@@ -137,16 +141,9 @@ def run_view(
         bad_samples=info.bad_samples,
         fronts=_fronts(info, epochs, seen),
         tiles=_tiles(info, seen),
-        energy=[
-            (
-                _device_label(entry.source, info),
-                _joules(entry.joules),
-                _joules(entry.joules_per_image),
-                entry.provenance,
-                entry.method,
-            )
-            for entry in info.energy
-        ],
+        spent=_spent(info, seen),
+        energy=[_energy_row(entry, info) for entry in info.energy if not entry.apart],
+        idle=[_energy_row(entry, info) for entry in info.energy if entry.apart],
         held_up=info.held_up,
         reads=[
             (read.path.value, read.reason, f"{read.batches:,}", size(read.bytes))
@@ -344,21 +341,45 @@ def _tiles(info: RunInfo, seen: Snapshot | None) -> list[Tile]:
     ]
 
 
+def _spent(info: RunInfo, seen: Snapshot | None) -> SpentView:
+    """Of the last seconds while it lives, then over all of it."""
+    if seen is not None and sum(seen.spent_s.values()) > 0:
+        spent_s = {Spending(what): seconds for what, seconds in seen.spent_s.items()}
+        return spent_view(spent_s, seen.limit, live=True)
+    return spent_view(info.stall.spent_s, info.stall.sentence, live=False)
+
+
 def _energy_tile(info: RunInfo) -> Tile:
-    """Joules an image over all that made some; unknown as soon as one of them is unknown."""
+    """Joules an image over all that worked; unknown as soon as one that made some is unknown."""
     made = {source: images for source, images in info.images.items() if images}
-    known = [entry for entry in info.energy if entry.source in made]
-    joules = [entry.joules for entry in known]
-    if not joules or None in joules:
+    working = [entry for entry in info.energy if not entry.apart]
+    unknown = [entry for entry in working if entry.source in made and entry.joules is None]
+    known = [entry for entry in working if entry.joules is not None]
+    if unknown or not made or not known:
         return Tile("—", "per image", "unavailable")
-    total = sum(value for value in joules if value is not None)
+    total = sum(entry.joules for entry in known if entry.joules is not None)
     how = " + ".join(sorted({entry.provenance for entry in known}))
-    return Tile(_joules(total / sum(made.values())), "per image", how)
+    return Tile(joules(total / sum(made.values())), "per image", how)
 
 
-def _device_label(source: str, info: RunInfo) -> str:
-    name = "CPU workers" if source == Prong.CPU.value else "CSD"
-    return f"{name} (emulated)" if source in info.emulated else name
+def _energy_row(entry: EnergyInfo, info: RunInfo) -> tuple[str, str, str, str, str]:
+    label = _SOURCES.get(entry.source, entry.source)
+    return (
+        f"{label} (emulated)" if entry.source in info.emulated else label,
+        joules(entry.joules),
+        joules(entry.joules_per_image),
+        entry.provenance,
+        entry.method,
+    )
+
+
+_SOURCES = {
+    "cpu": "CPU workers",
+    "csd": "CSD",
+    "dram": "Memory",
+    "gpu": "GPUs",
+    "idle": "Idle hosts and drives",
+}
 
 
 def _epoch_row(epoch: EpochInfo) -> tuple[int, str, str, str, str]:
@@ -372,12 +393,6 @@ def _epoch_row(epoch: EpochInfo) -> tuple[int, str, str, str, str]:
         met,
         f"{epoch.consumed:,} of {epoch.batches:,}",
     )
-
-
-def _joules(value: float | None) -> str:
-    if value is None:
-        return "—"
-    return f"{value:,.0f} J" if value >= 100 else f"{value:.3g} J"
 
 
 def _ago(at: float) -> str:

@@ -47,6 +47,8 @@ class WorkerDevice:
     """Where it keeps copies of indexes that it cannot open where the server has them."""
     dataset_map: Mapping[Path, Path] = field(default_factory=dict)
     """Folders that the server sees elsewhere than this host does."""
+    telemetry: bool = True
+    """Whether it tells where the seconds of a batch went."""
     driver: CsdDriver = field(default_factory=HostCpu)
     speed: float = 1.0
     """Below 1 its processes sleep, to be as slow as a processor of this speed."""
@@ -70,6 +72,7 @@ class WorkerDevice:
             serve=settings.serve_store,
             cache=settings.home.absolute() / "index-copies",
             dataset_map=settings.dataset_map,
+            telemetry=settings.telemetry,
             driver=driver,
         )
 

@@ -6,11 +6,13 @@ earlier.
 
 import logging
 import threading
+import time
 from collections.abc import Callable
 
 from ddlp.core.client import Client
 from ddlp.core.messages import Commit, Failure, Lease, Reported, Reports
 from ddlp.core.schedule import Made
+from ddlp.core.stages import NO_TIMES
 
 _DELAY_S = 0.2
 """A report waits so long for others to travel with, unless there will be none."""
@@ -31,10 +33,12 @@ class Reporter:
         device: str,
         forget: Callable[[Lease], None],
         on_idle: Callable[[], None] = lambda: None,
+        telemetry: bool = True,
     ) -> None:
         self._client = client
         self._forget = forget
         self._on_idle = on_idle
+        self._telemetry = telemetry
         self._device = device
         self._changed = threading.Condition()
         self._made: list[Commit] = []
@@ -52,6 +56,8 @@ class Reporter:
             seconds=made.seconds,
             cpu_s=made.cpu_s,
             bad=list(made.bad),
+            times=made.times if self._telemetry else NO_TIMES,
+            ended_s=time.monotonic(),
         )
         with self._changed:
             self._changed.wait_for(lambda: len(self._made) < _MOST, _PATIENCE_S)
@@ -97,7 +103,7 @@ class Reporter:
                 self._changed.notify_all()
 
     def _send(self, made: list[Commit], failed: list[Failure]) -> None:
-        body = Reports(device=self._device, made=made, failed=failed)
+        body = Reports(device=self._device, sent_s=time.monotonic(), made=made, failed=failed)
         try:
             answer = Reported.model_validate(self._client.post("/leases/report", body))
         except Exception as error:  # the border of the thread: what is not taken expires

@@ -26,6 +26,7 @@ from ddlp.core.errors import (
     Refused,
     Unavailable,
 )
+from ddlp.core.logs import about
 from ddlp.core.messages import Claim, Claimed, Failure, Granted, Lease, WorkSpec
 from ddlp.core.process import is_alive
 from ddlp.core.produce import Producer
@@ -55,7 +56,9 @@ class Bench:
         self._indexes = Indexes(self._client, device.cache, device.dataset_map)
         self._store = open_store(device.store, device.options)
         reports = Client(url, patience_s=_REPORT_PATIENCE_S)
-        self._reporter = Reporter(reports, device.name, self._forget, self._store.relax)
+        self._reporter = Reporter(
+            reports, device.name, self._forget, self._store.relax, device.telemetry
+        )
         self._producers: dict[uuid.UUID, Producer] = {}
         self._done: deque[tuple[uuid.UUID, int]] = deque(maxlen=_KEPT_TOKENS)
 
@@ -100,7 +103,15 @@ class Bench:
     def _work(self, lease: Lease, seconds: float) -> None:
         if lease.losses:  # should it kill this process, nothing else is to be blamed
             self._reporter.settle(_SETTLE_S)
-        with ended_after(seconds):
+        with (
+            about(
+                run=str(lease.run),
+                epoch=lease.epoch,
+                batch=lease.index,
+                device=self._device.name,
+            ),
+            ended_after(seconds),
+        ):
             made = self._make(lease)
         self._done.append((lease.run, lease.token))
         if made is not None:

@@ -7,6 +7,7 @@ from typing import Any
 from billiard.process import current_process
 from celery import Celery
 from celery.signals import (
+    setup_logging,
     worker_process_init,
     worker_process_shutdown,
     worker_ready,
@@ -14,10 +15,14 @@ from celery.signals import (
 )
 from celery.worker.state import active_requests, total_count
 
+from ddlp.core import logs
 from ddlp.core.errors import InvalidInput
+from ddlp.core.meters.remote import sample_host
+from ddlp.core.meters.single import Sampling
 from ddlp.core.process import die_with_parent
 from ddlp.core.queue import PACK, TASK, check_broker, create_celery
 from ddlp.core.settings import Settings
+from ddlp.core.types import DeviceKind
 from ddlp.workers.csd.usage import Usage
 from ddlp.workers.device import Presence, WorkerDevice
 from ddlp.workers.packing import Ending, PackBench
@@ -29,6 +34,7 @@ _SETTLE_S = 2.0
 
 def run_worker(settings: Settings, device: WorkerDevice) -> None:
     """Serve until told to stop."""
+    logs.configure(settings.log_format)
     if settings.redis_url is None:
         raise InvalidInput("DDLP_REDIS_URL is not set; name the broker, or use: ddlp up")
     check_broker(settings.redis_url)
@@ -46,15 +52,23 @@ def _serve(settings: Settings, redis_url: str, device: WorkerDevice) -> None:
     _add_pack_task(celery, lambda: PackBench(device, settings.server_url, end), usage)
     watchdog = Watchdog(redis_url, device.prong.value, _Progress())
     presence = Presence(device, settings.server_url, watchdog, usage)
+    sampling = _sampling(settings, device)
     main = os.getpid()
 
     # Celery keeps only weak references to receivers: the names keep them alive.
+    def logging_is_ours(**_: Any) -> None:
+        """Celery sets up no logging of its own where somebody listens for it."""
+
     def ready(**_: Any) -> None:
         presence.start()
+        if sampling is not None:
+            sampling.start()
 
     def stopping(**_: Any) -> None:
         end.begin()
         presence.stop()
+        if sampling is not None:
+            sampling.stop()
 
     def child(**_: Any) -> None:
         die_with_parent(main)
@@ -63,6 +77,7 @@ def _serve(settings: Settings, redis_url: str, device: WorkerDevice) -> None:
         for bench in benches.values():
             bench.settle(_SETTLE_S)
 
+    setup_logging.connect(logging_is_ours)
     worker_ready.connect(ready)
     worker_shutting_down.connect(stopping)
     worker_process_init.connect(child)
@@ -79,6 +94,13 @@ def _serve(settings: Settings, redis_url: str, device: WorkerDevice) -> None:
         without_heartbeat=True,
     )
     worker.start()
+
+
+def _sampling(settings: Settings, device: WorkerDevice) -> Sampling | None:
+    """Reads this host's meters, unless the host is a drive: that one says itself what it uses."""
+    if not settings.telemetry or device.kind is DeviceKind.CSD:
+        return None
+    return sample_host(settings, settings.server_url)
 
 
 class _Progress:

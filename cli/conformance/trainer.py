@@ -10,7 +10,7 @@ import numpy as np
 from ddlp.cli.conformance.reference import Host
 from ddlp.core.batchfile import Array, BatchId
 from ddlp.core.errors import DamagedBatch, WaitTimeout
-from ddlp.core.messages import Fed, FedBatch, FeedRequest
+from ddlp.core.messages import Fed, FedBatch, FeedRequest, TrainerAccount
 from ddlp.core.types import RunState
 from ddlp.loader.buffers import Buffers
 from ddlp.loader.feed import RemoteFeed
@@ -39,6 +39,7 @@ class Trainer:
         self._readers = Readers(ReadOptions(), Buffers())
         self._device = device
         self._patience_s = patience_s
+        self._accounts = 0
 
     def __enter__(self) -> Self:
         return self
@@ -81,12 +82,16 @@ class Trainer:
                 consumed=received,
                 want=want,
                 wait_s=_POLL_S if want else 0,
-                reads=self._readers.counts.take(),
+                account=self._account(),
             )
         )
         if fed.state in (RunState.FAILED, RunState.CANCELLED):
             raise WaitTimeout(f"the run is {fed.state}: {fed.reason or 'someone ended it'}")
         return fed
+
+    def _account(self) -> TrainerAccount:
+        self._accounts += 1
+        return TrainerAccount(number=self._accounts, reads=self._readers.counts.take())
 
     def _compare(self, epoch: int, fed: FedBatch, host: Host, taken: Taken) -> bool:
         taken.batches += 1

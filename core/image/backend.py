@@ -126,6 +126,9 @@ class Backend(Protocol):
     ) -> None:
         """As `render_reduced_jpeg`, from the packed record of a JPEG: the same pixels."""
 
+    def read_so_far(self) -> tuple[float, int]:
+        """Seconds and bytes that this thread has spent on reading records from files."""
+
     def pack_record(self, data: bytes, keep_head: bool) -> bytes | None:
         """The record of a JPEG, checked to give the same pixels; None where it cannot be one."""
 

@@ -93,6 +93,10 @@ class Fused:
         """The same; a picture that the inverse DCT reduces is first made a JPEG again."""
         _render_record(data, size, across, down, True, slot, levels)
 
+    def read_so_far(self) -> tuple[float, int]:
+        """As the kernel has counted."""
+        return _fused.read_so_far()
+
     def pack_record(self, data: bytes, keep_head: bool) -> bytes | None:
         """Pack it, decode both, and compare."""
         try:

@@ -1,6 +1,7 @@
 """What the parts say to each other: the bodies of HTTP requests and of Celery messages, as JSON."""
 
 from ddlp.core.messages.base import Message, Name
+from ddlp.core.messages.energy import DomainReading, HostSample
 from ddlp.core.messages.packing import (
     PACK_MARK,
     ForecastInfo,
@@ -24,6 +25,8 @@ from ddlp.core.messages.training import (
     FeedRequest,
     ReadInfo,
     Rewind,
+    StepSpan,
+    TrainerAccount,
     Where,
 )
 from ddlp.core.messages.users import (
@@ -78,6 +81,7 @@ __all__ = [
     "Denied",
     "DeviceInfo",
     "DeviceRegister",
+    "DomainReading",
     "EnergyInfo",
     "EpochInfo",
     "Failure",
@@ -87,6 +91,7 @@ __all__ = [
     "ForecastInfo",
     "Granted",
     "Heartbeat",
+    "HostSample",
     "Lease",
     "Message",
     "Name",
@@ -114,7 +119,9 @@ __all__ = [
     "ShardNews",
     "ShardReport",
     "ShardWanted",
+    "StepSpan",
     "StrategyChange",
+    "TrainerAccount",
     "Where",
     "WorkSpec",
 ]

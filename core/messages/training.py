@@ -1,7 +1,7 @@
 """What trainers ask, and what they are given."""
 
 import uuid
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field
 
@@ -9,11 +9,15 @@ from ddlp.core.messages.base import Message
 from ddlp.core.plan import RunPlan
 from ddlp.core.schedule.batch import Batch
 from ddlp.core.types import (
+    Activity,
     BadPolicy,
     Prong,
     ReadPath,
     RunState,
+    Spending,
 )
+
+SecondsField = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class ReadInfo(Message):
@@ -30,6 +34,7 @@ class Attach(Message):
 
     rank: int = Field(0, ge=0)
     world_size: int = Field(1, ge=1)
+    host: str = Field("", max_length=255, description="Where it runs.")
 
 
 class Where(Message):
@@ -65,6 +70,30 @@ class Rewind(Message):
     position: int = Field(ge=0, description="Batches of it that all ranks together consumed.")
 
 
+class StepSpan(Message):
+    """A stretch of time of a rank, by its own clock."""
+
+    activity: Activity
+    start_s: float = Field(ge=0)
+    seconds: float = Field(ge=0)
+    epoch: int = Field(ge=0)
+    batch: int | None = Field(None, ge=0)
+    note: str = Field("", max_length=64)
+
+
+class TrainerAccount(Message):
+    """How a rank spent its time since it last said so; said twice, it counts once."""
+
+    number: int = Field(ge=1, description="Grows by one with every account of a session.")
+    spent_s: dict[Spending, SecondsField] = Field({}, description="By what it was spent on.")
+    read_s: float = Field(0, ge=0, description="Spent on reading batches, while it trained too.")
+    transfer_s: float = Field(0, ge=0, description="Spent on making tensors of them, likewise.")
+    reads: list[ReadInfo] = Field([], max_length=64, description="What it read, by path.")
+    sent_s: float = Field(0, ge=0, description="When this was sent, by the clock of the spans.")
+    spans: list[StepSpan] = Field([], max_length=1024)
+    dropped: int = Field(0, ge=0, description="Spans that there was no room for.")
+
+
 class FeedRequest(Message):
     """A rank's question for its next batches, carrying what it has consumed meanwhile."""
 
@@ -75,9 +104,7 @@ class FeedRequest(Message):
     consumed: int = Field(ge=0, description="Batches of this segment that were used up so far.")
     want: int = Field(ge=0, le=256)
     wait_s: float = Field(0, ge=0, le=30)
-    waited_s: float = Field(0, ge=0, description="Seconds the trainer waited since the last call.")
-    trained_s: float = Field(0, ge=0, description="Seconds the trainer worked since the last call.")
-    reads: list[ReadInfo] = Field([], max_length=64, description="What it read since then.")
+    account: TrainerAccount | None = Field(None, description="How it spent its time since then.")
 
 
 class FedBatch(Message):
@@ -124,6 +151,9 @@ class Fed(Message):
     state: RunState
     reason: str | None = None
     waiting_for: str | None = Field(None, description="What a rank that got nothing waits for.")
+    blame_s: dict[Spending, float] = Field(
+        {}, description="Seconds that the answer had to wait, by what it waited for."
+    )
 
 
 class Damaged(Message):

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from ddlp.core.messages.base import Message, Name
 from ddlp.core.messages.packing import PackingInfo
+from ddlp.core.messages.reports import StallInfo
 from ddlp.core.messages.training import ReadInfo
 from ddlp.core.types import (
     BadPolicy,
@@ -173,13 +174,15 @@ class EpochInfo(Message):
 
 
 class EnergyInfo(Message):
-    """Joules of one prong's devices, with how they were obtained."""
+    """Joules of one source in a run, with how they were obtained."""
 
-    source: str
+    source: str = Field(description="cpu, csd, dram, gpu or idle.")
     joules: float | None
     joules_per_image: float | None
     provenance: str
     method: str
+    period_s: float | None = Field(None, description="The seconds that the figure covers.")
+    apart: bool = Field(False, description="Used anyway: not part of what the run is charged.")
 
 
 class RunInfo(Message):
@@ -216,6 +219,7 @@ class RunInfo(Message):
         description="By prong, from the first second it made something to the last."
     )
     wait_share: float | None = Field(description="Share of the trainer's time spent waiting.")
+    stall: StallInfo = Field(description="Where the trainer's seconds went, over the whole run.")
     energy: list[EnergyInfo]
     emulated: list[str] = Field(description="Prongs whose devices are emulated.")
     reads: list[ReadInfo] = Field(description="Bytes that trainers read, by path and reason.")

@@ -11,6 +11,7 @@ from ddlp.core.messages.base import Message, Name
 from ddlp.core.mishap import Mishap
 from ddlp.core.plan import RunPlan
 from ddlp.core.schedule.reports import Grant
+from ddlp.core.stages import StageTimes
 from ddlp.core.types import (
     BadPolicy,
     DeviceKind,
@@ -181,6 +182,10 @@ class Commit(Message):
     bad: list[Mishap] = Field(
         [], max_length=65_536, description="The samples of it that could not be used."
     )
+    times: StageTimes = Field(StageTimes(), description="Where the seconds went.")
+    ended_s: float = Field(
+        0, ge=0, description="When it was finished, by a clock of the worker that never steps."
+    )
 
 
 class Failure(Message):
@@ -196,6 +201,9 @@ class Reports(Message):
     """What a device has to say of several leases at once."""
 
     device: Name
+    sent_s: float = Field(
+        0, ge=0, description="When this was sent, by the same clock as the commits' ended_s."
+    )
     made: list[Commit] = Field([], max_length=1024)
     failed: list[Failure] = Field([], max_length=1024)
 

@@ -13,6 +13,7 @@ from ddlp.core.mishap import NAME_LENGTH, REASON_LENGTH, Mishap
 from ddlp.core.pipeline.renderer import DirectRenderer, Renderer
 from ddlp.core.pipeline.spec import Pipeline
 from ddlp.core.randomness import stream_key
+from ddlp.core.stages import PictureTimes
 from ddlp.core.types import BadPolicy
 
 Ints = npt.NDArray[np.int64]
@@ -57,6 +58,10 @@ class Engine:
             for to, place in enumerate(places):
                 out[to] = out[place]
         return mishaps
+
+    def take_times(self) -> PictureTimes:
+        """Where the time for the pictures went since the last call."""
+        return self._renderer.times.take()
 
     def explain(self, epoch: int, samples: Ints) -> list[list[dict[str, Any]]]:
         """What each step does to each sample: a list a sample, a dictionary a step."""

@@ -26,6 +26,7 @@ from ddlp.core.pipeline.pictures import too_long
 from ddlp.core.pipeline.renderer import DirectRenderer
 from ddlp.core.pipeline.spec import Pipeline, PipelineSpec
 from ddlp.core.process import die_with_parent, own_stdout
+from ddlp.core.stages import PictureTimes
 
 Ints = npt.NDArray[np.int64]
 
@@ -43,6 +44,7 @@ class IsolatedRenderer:
         self._seed = seed
         self._limit_s = pipeline.decode.max_seconds
         self._child: subprocess.Popen[bytes] | None = None
+        self.times = PictureTimes()
 
     def __enter__(self) -> Self:
         return self
@@ -58,11 +60,13 @@ class IsolatedRenderer:
     def render(self, epoch: int, samples: Ints, out: Slot) -> dict[int, str]:
         """One sample after the other."""
         problems: dict[int, str] = {}
+        began_s = time.monotonic()
         for place, sample in enumerate(samples.tolist()):
             try:
                 self._render_one(epoch, sample, out[place])
             except BadSample as error:
                 problems[place] = str(error)
+        self.times.decode_s += time.monotonic() - began_s
         return problems
 
     def _render_one(self, epoch: int, sample: int, slot: Slot) -> None:

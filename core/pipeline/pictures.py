@@ -27,6 +27,7 @@ from ddlp.core.image.reference import put
 from ddlp.core.pipeline.placing import Placed, part_of, rows
 from ddlp.core.pipeline.transforms import Decode
 from ddlp.core.pipeline.views import Views
+from ddlp.core.stages import PictureTimes
 
 Ints = npt.NDArray[np.int64]
 RenderEncoded = Callable[[Any, tuple[int, int], Span, Span, Slot, Levels | None], None]
@@ -39,6 +40,7 @@ class Pictures:
         self._index = index
         self._decode = decode
         self._backend = backend()
+        self.times = PictureTimes()
 
     def sizes(self, samples: Ints) -> tuple[Ints, Ints]:
         """Widths and heights of the pictures as they are seen."""
@@ -56,7 +58,10 @@ class Pictures:
             return {}
         problems: dict[int, str] = {}
         heads = _heads(self._index.heads(samples))
+        began_s = time.monotonic()
         self._index.expect(samples)
+        self.times.fetch_s += time.monotonic() - began_s
+        read_s, read_bytes = self._backend.read_so_far()
         for place, (sample, head, placed) in enumerate(
             zip(samples.tolist(), heads, rows(views), strict=True)
         ):
@@ -64,9 +69,18 @@ class Pictures:
                 self._show_one(sample, head, placed, out[place], levels)
             except BadSample as error:
                 problems[place] = str(error)
+        self._count_records(read_s, read_bytes)
         return problems
 
+    def _count_records(self, read_s: float, read_bytes: int) -> None:
+        """What the kernel has read itself while it decoded is not decoding."""
+        now_s, now_bytes = self._backend.read_so_far()
+        self.times.fetch_s += now_s - read_s
+        self.times.decode_s -= now_s - read_s
+        self.times.fetched_bytes += now_bytes - read_bytes
+
     def _show_pixels(self, samples: Ints, views: Views, out: Slot, levels: Levels | None) -> None:
+        began_s = time.monotonic()
         try:
             pixels = self._index.pixels()
         except (ValueError, FileNotFoundError) as error:
@@ -76,9 +90,12 @@ class Pictures:
         crops = _whole_pixel_crops(samples, views, pixels.shape[2], pixels.shape[1])
         if crops is not None:
             self._backend.cut(pixels, crops, out, levels)
-            return
-        for place, placed in enumerate(rows(views)):
-            show_pixels(pixels[samples[place]], placed, out[place], levels)
+        else:
+            for place, placed in enumerate(rows(views)):
+                show_pixels(pixels[samples[place]], placed, out[place], levels)
+        # Mapped pixels are read as they are cut out: that is one and the same here.
+        self.times.decode_s += time.monotonic() - began_s
+        self.times.fetched_bytes += len(samples) * pixels[0].nbytes
 
     def _show_one(
         self, sample: int, head: "Head", placed: Placed, slot: Slot, levels: Levels | None
@@ -87,10 +104,19 @@ class Pictures:
         if part is None:
             return
         self._check(head)
+        began_s = time.monotonic()
         data = self._read(sample)
-        started = time.monotonic()
-        render(data, head, placed, part, levels, self._decode)
-        if time.monotonic() - started > self._decode.max_seconds:
+        if head.kind != Kind.RECORD:
+            data = bytes(data)
+            self.times.fetched_bytes += len(data)
+        started_s = time.monotonic()
+        self.times.fetch_s += started_s - began_s
+        try:
+            render(data, head, placed, part, levels, self._decode)
+        finally:
+            decode_s = time.monotonic() - started_s
+            self.times.decode_s += decode_s
+        if decode_s > self._decode.max_seconds:
             raise BadSample(too_long(self._decode.max_seconds))
 
     def _check(self, head: "Head") -> None:

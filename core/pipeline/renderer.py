@@ -22,6 +22,7 @@ from ddlp.core.pipeline.spec import Pipeline
 from ddlp.core.pipeline.transforms import Extra, Geometric, Normalize, PixelTransform, Seen
 from ddlp.core.pipeline.views import Views
 from ddlp.core.randomness import stream_key
+from ddlp.core.stages import PictureTimes
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[np.float64]
@@ -32,6 +33,10 @@ class Renderer(Protocol):
 
     def render(self, epoch: int, samples: Ints, out: Slot) -> dict[int, str]:
         """Fill `out`, a slot a sample; says which places could not be filled, and why."""
+
+    @property
+    def times(self) -> PictureTimes:
+        """Where the time for the pictures goes."""
 
 
 @dataclass(frozen=True)
@@ -89,6 +94,11 @@ class DirectRenderer:
         self._extras = _extras(pipeline, seed)
         early = pipeline.normalize if pipeline.dtype == "float32" else None
         self._levels = None if early is None else levels_of(early)
+
+    @property
+    def times(self) -> PictureTimes:
+        """Where the time for the pictures goes."""
+        return self._pictures.times
 
     def render(self, epoch: int, samples: Ints, out: Slot) -> dict[int, str]:
         """The first stage from the samples' bytes, each further one from the stage before."""

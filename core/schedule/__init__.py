@@ -17,7 +17,7 @@ from ddlp.core.schedule.limits import Limits
 from ddlp.core.schedule.reports import Changes, Grant, Holder, Made, Void
 from ddlp.core.schedule.run import RunSchedule
 from ddlp.core.schedule.strategies import CHOICES, STRATEGIES, Replay, strategy
-from ddlp.core.schedule.wait import explain_wait
+from ddlp.core.schedule.wait import blamed, explain_wait
 
 __all__ = [
     "CHOICES",
@@ -33,6 +33,7 @@ __all__ = [
     "Replay",
     "RunSchedule",
     "Void",
+    "blamed",
     "explain_wait",
     "strategy",
 ]

@@ -43,6 +43,14 @@ class Batch:
     checksum: int = 0
     seconds: float = 0.0
     cpu_s: float = 0.0
+    queue_s: float = 0.0
+    """From its last lease until somebody began to make it."""
+    fetch_s: float = 0.0
+    decode_s: float = 0.0
+    transform_s: float = 0.0
+    write_s: float = 0.0
+    fetched_bytes: int = 0
+    peak_bytes: int = 0
     samples: int = 0
     """How many it holds, once it is made; fewer than planned where bad ones were left out."""
     bad: int = 0

@@ -8,6 +8,7 @@ from ddlp.core.mishap import Mishap
 from ddlp.core.plan import Places
 from ddlp.core.schedule.batch import Batch
 from ddlp.core.schedule.epoch import EpochSchedule
+from ddlp.core.stages import NO_TIMES, StageTimes
 from ddlp.core.types import Prong
 
 
@@ -44,6 +45,7 @@ class Made:
     cpu_s: float
     bad: tuple[Mishap, ...] = ()
     """The samples of it that could not be used."""
+    times: StageTimes = NO_TIMES
 
     @property
     def left_out(self) -> int:

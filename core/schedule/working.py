@@ -84,6 +84,8 @@ class Working(Leasing):
         batch.ready_at, batch.device = now, made.device
         batch.location, batch.nbytes, batch.checksum = made.location, made.nbytes, made.checksum
         batch.seconds, batch.cpu_s = made.seconds, made.cpu_s
+        batch.queue_s = max(0.0, now - made.seconds - batch.leased_at)
+        vars(batch).update(vars(made.times))
         batch.reason = None
         self.learn(made.device, made.seconds, planned)
         self.found_room(batch.prong)

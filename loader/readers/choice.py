@@ -104,6 +104,10 @@ class Readers:
             if isinstance(reader, ReadsAhead):
                 reader.expect(wanted)
 
+    def is_remote(self, fed: FedBatch) -> bool:
+        """Whether a batch comes over the network."""
+        return fed.location.startswith("s3:") or (fed.served is not None and not self._sees(fed))
+
     def is_gone(self, fed: FedBatch) -> bool:
         """Whether a batch can be seen to be there no more, without reading it."""
         if not fed.location.startswith("file:") or fed.served is not None:

@@ -20,8 +20,11 @@ from ddlp.core.messages import (
     StrategyChange,
     WorkSpec,
 )
+from ddlp.core.messages.comparison import ComparisonInfo
+from ddlp.core.messages.reports import RunReport
+from ddlp.core.messages.timeline import TimelineInfo
 from ddlp.core.types import RunState
-from ddlp.server import certificates, devices, figures, quarantine, runs
+from ddlp.server import certificates, comparisons, devices, figures, quarantine, runs
 from ddlp.server.context import Context, ContextDep, SessionDep, done, find_run
 from ddlp.server.models import Run
 
@@ -62,6 +65,18 @@ def list_all(
 ) -> list[RunInfo]:
     """Runs, the newest first; ask for the next page with the last one's created_at."""
     return runs.infos(session, runs.page(session, before, limit))
+
+
+@router.get("/compare")
+def compare(
+    session: SessionDep,
+    run: Annotated[
+        list[str],
+        Query(min_length=2, max_length=32, description="Names or ids; the first is the base."),
+    ],
+) -> ComparisonInfo:
+    """Runs side by side; equal ones are repeats of each other, which gives intervals."""
+    return comparisons.compare_runs(session, run)
 
 
 @router.get("/{ref}")
@@ -109,8 +124,41 @@ def bad_samples(
 def series(
     ref: str, session: SessionDep, points: Annotated[int, Query(ge=2, le=1000)] = 300
 ) -> dict[str, Any]:
-    """Images a second over the run by source: cpu, csd, trainer."""
+    """Images a second and watts over the run by source: cpu, csd, trainer, dram, gpu, idle."""
     return figures.series(session, runs.find(session, ref).id, points)
+
+
+@router.get("/{ref}/report")
+def report(ref: str, session: SessionDep) -> RunReport:
+    """Where every second and every joule went, by device, stage and epoch."""
+    return runs.report(session, runs.find(session, ref))
+
+
+@router.get("/{ref}/timeline")
+async def timeline(
+    ref: str, context: ContextDep, seconds: Annotated[float, Query(gt=0, le=300)] = 120
+) -> TimelineInfo:
+    """Who did what in the last seconds of the run; of one that is over, its own last ones."""
+    return await find_timeline(context, ref, seconds)
+
+
+async def find_timeline(context: Context, ref: str, seconds: float) -> TimelineInfo:
+    """The timeline of a run, from memory or as it was kept."""
+    row = await find_run(context, ref)
+    try:
+        found: TimelineInfo = await done(
+            context.dispatcher.call(
+                lambda board, _, now: board.run(row.id).timeline.info(now, seconds)
+            )
+        )
+    except NotFound:
+        found = await run_in_threadpool(_kept_timeline, context, row, seconds)
+    return found
+
+
+def _kept_timeline(context: Context, row: Run, seconds: float) -> TimelineInfo:
+    with context.database.session() as session:
+        return runs.kept_timeline(session, row, seconds)
 
 
 @router.post("/{ref}/pause")

@@ -10,6 +10,7 @@ from benchmarks import (
     path_cost,
     round_trip,
     scheduling,
+    telemetry_cost,
     two_prongs,
 )
 from benchmarks.report import Report
@@ -27,6 +28,13 @@ def test_the_path_cost_can_be_measured() -> None:
     assert all(rate > 0 for [rate] in report.rounds.values())
     [[share], *_] = [figures["whole stack"] for figures in report.beside.values()]
     assert 0 < share < 1
+
+
+def test_what_telemetry_costs_can_be_measured() -> None:
+    scale = telemetry_cost.Scale(batch=4, batches=16, rounds=1, real=False)
+    report = telemetry_cost.measure_at(scale)
+    assert all(rate > 0 for [rate] in report.rounds.values())
+    assert len(report.rounds) == 2
 
 
 def test_the_hand_over_can_be_measured() -> None:

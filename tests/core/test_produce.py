@@ -1,5 +1,6 @@
 """A batch as its file has it: labels, samples and extras stand beside their images."""
 
+import time
 import uuid
 from pathlib import Path
 from typing import Any
@@ -77,3 +78,39 @@ def test_a_batch_that_is_made_with_care_has_the_same_extras(
     careful, same = make(spoilt, tmp_path, BadPolicy.REPLACE, losses=1)
     np.testing.assert_array_equal(same["view"], tensors["view"])
     assert careful.checksum == quick.checksum
+
+
+def test_the_seconds_of_a_batch_are_divided_into_stages(
+    tmp_path: Path, spoilt: DatasetIndex
+) -> None:
+    made, _ = make(spoilt, tmp_path, BadPolicy.SKIP)
+    stages = made.times.seconds
+    assert all(seconds > 0 for seconds in stages.values())
+    assert sum(stages.values()) <= made.seconds
+    assert made.times.fetched_bytes > 0
+    assert made.times.peak_bytes > 1 << 20
+
+
+def test_what_is_slow_is_found_in_its_stage(
+    tmp_path: Path, spoilt: DatasetIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encoded = DatasetIndex.encoded
+
+    def slow(self: DatasetIndex, sample: int) -> Any:
+        time.sleep(0.01)
+        return encoded(self, sample)
+
+    monkeypatch.setattr(DatasetIndex, "encoded", slow)
+    made, _ = make(spoilt, tmp_path, BadPolicy.SKIP)
+    assert made.times.fetch_s >= SAMPLES * 0.01
+    assert made.times.decode_s < made.times.fetch_s
+
+
+def test_a_slower_processor_takes_longer_at_every_stage(
+    tmp_path: Path, spoilt: DatasetIndex
+) -> None:
+    spec_made, _ = make(spoilt, tmp_path, BadPolicy.SKIP)
+    slower = spec_made.times.stretched(3.0)
+    for stage, seconds in spec_made.times.seconds.items():
+        assert slower.seconds[stage] == pytest.approx(3 * seconds)
+    assert slower.fetched_bytes == spec_made.times.fetched_bytes

@@ -28,6 +28,7 @@ BEGIN = """
 import json, os, signal, sys, threading
 from ddlp.loader import DualLoader
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell may have it ignored
 interrupted = threading.Event()
 
 def tell():

@@ -9,7 +9,16 @@ from sqlalchemy import select
 
 from ddlp.core.energy import PowerModel
 from ddlp.core.errors import Conflict, InvalidInput
-from ddlp.core.messages import Failure, FeedRequest, Heartbeat, Orders, ReadInfo, Reports, RoomInfo
+from ddlp.core.messages import (
+    Failure,
+    FeedRequest,
+    Heartbeat,
+    Orders,
+    ReadInfo,
+    Reports,
+    RoomInfo,
+    TrainerAccount,
+)
 from ddlp.core.store import batch_name
 from ddlp.core.store.served import access_token
 from ddlp.core.types import Prong, ReadPath, RunState
@@ -163,15 +172,17 @@ def test_what_trainers_read_is_added_up_by_path_and_reason(
     plane = either_plane
     register(plane, Prong.CPU)
     run = new_run(plane, images, strategy="cpu")
-    for _ in range(2):
+    for number in (1, 2, 2):  # the last one comes twice, as after a lost answer
         reads = [
             ReadInfo(path=ReadPath.MMAP, reason="tmpfs", batches=1, bytes=1000),
             ReadInfo(path=ReadPath.DIRECT, reason="no GDS: no driver", batches=2, bytes=5_000),
         ]
+        account = TrainerAccount(number=number, reads=reads)
         request = FeedRequest(
-            rank=0, session=SESSION, epoch=0, received=0, consumed=0, want=1, reads=reads
+            rank=0, session=SESSION, epoch=0, received=0, consumed=0, want=1, account=account
         )
         plane.dispatcher.feed(run, request).result(10)
+    pass_time(plane, 2)
     with plane.database.session() as session:
         found = figures.reads(session, [run])[run]
     assert [(r.path, r.reason, r.batches, r.bytes) for r in found] == [
@@ -191,9 +202,9 @@ def test_joules_of_a_prong_are_unknown_as_soon_as_one_device_does_not_say(
     deliver(plane, run, 2, 7)
     pass_time(plane, 5)
     with plane.database.session() as session:
-        total = figures.totals(session, [run])[run]["cpu"]
-        assert total.images == 123
-        entry = figures.energy("cpu", total)
+        totals = figures.totals(session, [run])[run]
+        assert totals["cpu"].images == 123
+        [entry] = [found for found in figures.energy(totals) if found.source == "cpu"]
     assert (entry.joules, entry.provenance) == (None, "unavailable")
     assert "does not say what it draws" in entry.method
 

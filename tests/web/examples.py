@@ -4,6 +4,7 @@ import uuid
 from typing import Any
 
 from ddlp.core.messages import EnergyInfo, EpochInfo, RunInfo
+from ddlp.core.messages.reports import StallInfo
 from ddlp.core.types import BadPolicy, EpochState, RunState, TailPolicy
 from ddlp.server.snapshot import Front, Snapshot
 from ddlp.web.views import RunView, run_view
@@ -41,6 +42,7 @@ def run_info(**changes: Any) -> RunInfo:
         "images": {"cpu": 0, "csd": 0},
         "images_per_s": {"cpu": None, "csd": None},
         "wait_share": None,
+        "stall": StallInfo(spent_s={}, shares={}, limited_by=None, sentence="Nothing yet."),
         "energy": [],
         "emulated": ["csd"],
         "reads": [],
@@ -82,6 +84,9 @@ def snapshot(**changes: Any) -> Snapshot:
         "meeting_point": None,
         "delivered_images_per_s": 0.0,
         "wait_share": None,
+        "spent_s": {},
+        "limited_by": None,
+        "limit": "Nothing yet.",
         "trainer_silent_s": None,
     }
     return Snapshot(**values | changes)

@@ -127,6 +127,30 @@ def test_the_rates_of_both_prongs_are_shown_live(page: Page, up: UpProcess, api:
     expect(page.locator("#chart canvas")).to_be_visible()
 
 
+def test_where_the_time_goes_and_who_did_what_are_shown_live_and_stay(
+    page: Page, up: UpProcess, api: Client
+) -> None:
+    run = new_run(api, batch_size=4, epochs=2)
+    with DualLoader(run=run, url=up.url) as loader:
+        for number, _ in enumerate(loader):
+            if number == 20:
+                page.goto(f"/runs/{run}")
+                expect(page.locator("#spent rect").first).to_be_attached()
+                expect(page.locator("#timeline .lane")).to_have_count(4)
+        for _ in loader:
+            pass
+    expect(page.locator("#state")).to_have_text("completed")
+    place = page.locator("#timeline-place")
+    expect(place).not_to_have_attribute("hx-get", re.compile("."), timeout=15_000)
+    expect(page.locator("#timeline .lane")).to_have_count(4)
+    widths = page.locator("#spent rect").evaluate_all(
+        "parts => parts.map(part => Number(part.getAttribute('width')))"
+    )
+    assert round(sum(widths)) == 1000
+    expect(page.locator("#limit")).to_contain_text(re.compile("limits the run|Too little"))
+    expect(page.locator("tbody.apart, #spent")).not_to_have_count(0)
+
+
 def test_the_list_leads_to_a_run_and_names_what_is_emulated(
     page: Page, up: UpProcess, api: Client
 ) -> None:

@@ -77,6 +77,8 @@ def test_a_prong_that_made_nothing_need_not_be_known() -> None:
     ("joules", "text"),
     [
         (0.0, "0 J"),
+        (0.000001234, "1.23 µJ"),
+        (0.001234, "1.23 mJ"),
         (0.01234, "0.0123 J"),
         (9.876, "9.88 J"),
         (250.4, "250 J"),

@@ -1,7 +1,8 @@
 """A real device: the same worker on the device's own Linux, reached over the network.
 
 Nothing holds it back and nothing about it is pretended. Its energy is read from a file that the
-device offers; without one it is modelled from declared watts, and without these it is unknown.
+device offers; without one it is modelled, from the drive's table of power states or from declared
+watts, and without these it is unknown.
 """
 
 import os
@@ -12,13 +13,17 @@ from typing import Self
 
 from ddlp.core.energy import EnergyReading, PowerModel
 from ddlp.core.errors import InvalidInput
+from ddlp.core.meters.files import EnergyCounter, JouleSource, NoSource, PowerSamples
+from ddlp.core.meters.nvme import NvmePower
 from ddlp.core.settings import Settings
 from ddlp.core.store import StoreAddress
 from ddlp.core.types import DeviceKind, Provenance
 from ddlp.workers.csd.driver import Description, Health, Pace
-from ddlp.workers.csd.meter import EnergyCounter, Meter, NoMeter, PowerSamples
 
-_UNKNOWN = "unknown: set DDLP_CSD_ACTIVE_W, DDLP_CSD_POWER_FILE or DDLP_CSD_ENERGY_FILE"
+_SOURCES = ("csd_power_file", "csd_energy_file", "csd_nvme")
+_UNKNOWN = (
+    "unknown: set DDLP_CSD_ACTIVE_W, DDLP_CSD_POWER_FILE, DDLP_CSD_ENERGY_FILE or DDLP_CSD_NVME"
+)
 
 
 @dataclass(frozen=True)
@@ -27,29 +32,41 @@ class AgentCsd:
 
     store: StoreAddress
     active_w: float | None
-    meter: Meter
+    source: JouleSource
+    table: NvmePower | None = None
 
     @classmethod
     def from_settings(cls, settings: Settings) -> Self:
         """The device that the settings describe."""
-        return cls(settings.csd_store_address, settings.csd_active_w, _meter(settings))
+        source = _source(settings)
+        drive = settings.csd_nvme
+        table = None if drive is None else NvmePower.of_controller(drive)
+        return cls(settings.csd_store_address, settings.csd_active_w, source, table)
 
     def describe(self) -> Description:
         """What this machine is."""
         cores = os.cpu_count() or 1
-        source = _UNKNOWN if self.active_w is None else "DDLP_CSD_ACTIVE_W"
         return Description(
             kind=DeviceKind.CSD,
             model=f"{platform.node()}: {cores} cores, {platform.machine()}, {platform.release()}",
             cores=cores,
-            power=PowerModel(
-                active_w=None if self.active_w is None else self.active_w / cores, source=source
-            ),
+            power=self._power(cores),
         )
+
+    def _power(self, cores: int) -> PowerModel:
+        if self.table is not None and self.table.active_w is not None:
+            return PowerModel(
+                active_w=self.table.active_w / cores,
+                idle_w=self.table.idle_w,
+                source=self.table.words[:200],
+            )
+        if self.active_w is not None:
+            return PowerModel(active_w=self.active_w / cores, source="DDLP_CSD_ACTIVE_W")
+        return PowerModel(active_w=None, source=_UNKNOWN)
 
     def start(self, slots: int) -> Pace:
         """It is as fast as it is; the meter begins to count."""
-        self.meter.joules()
+        self.source.joules()
         return Pace()
 
     def stop(self) -> None:
@@ -65,14 +82,18 @@ class AgentCsd:
 
     def energy(self, busy_s: float, idle_s: float) -> EnergyReading:
         """Measured where the device offers a file, else modelled, else unknown."""
-        measured_j = self.meter.joules()
+        measured_j = self.source.joules()
         if measured_j is not None:
             return EnergyReading(
-                joules=measured_j, provenance=Provenance.MEASURED, method=self.meter.method
+                joules=measured_j, provenance=Provenance.MEASURED, method=self.source.method
             )
+        if self.table is not None and self.table.active_w is not None:
+            return self.table.energy(busy_s, idle_s)
         if self.active_w is None:
-            method = f"{self.meter.method}; {_UNKNOWN}"
-            return EnergyReading(joules=None, provenance=Provenance.UNAVAILABLE, method=method)
+            method = f"{self.source.method if self.table is None else self.table.words}; {_UNKNOWN}"
+            return EnergyReading(
+                joules=None, provenance=Provenance.UNAVAILABLE, method=method[:400]
+            )
         return EnergyReading(
             joules=busy_s * self.active_w,
             provenance=Provenance.MODELLED,
@@ -85,10 +106,11 @@ def _first_there(folder: Path) -> Path:
     return next(place for place in (folder, *folder.parents) if os.path.exists(place))
 
 
-def _meter(settings: Settings) -> Meter:
-    power, energy = settings.csd_power_file, settings.csd_energy_file
-    if power is not None and energy is not None:
-        raise InvalidInput("DDLP_CSD_POWER_FILE and DDLP_CSD_ENERGY_FILE are both set; unset one")
-    if energy is not None:
-        return EnergyCounter(energy)
-    return PowerSamples(power) if power is not None else NoMeter()
+def _source(settings: Settings) -> JouleSource:
+    given = [f"DDLP_{name.upper()}" for name in _SOURCES if getattr(settings, name) is not None]
+    if len(given) > 1:
+        raise InvalidInput(f"{' and '.join(given)} are set together; leave one and unset the rest")
+    if settings.csd_energy_file is not None:
+        return EnergyCounter(settings.csd_energy_file)
+    power = settings.csd_power_file
+    return PowerSamples(power) if power is not None else NoSource()

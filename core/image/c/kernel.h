@@ -168,6 +168,14 @@ typedef struct {
     size_t size;
 } record_part;
 
+/* What this thread has spent on reading records from files so far. */
+typedef struct {
+    double seconds;
+    uint64_t bytes;
+} reading;
+
+reading records_read(void);
+
 typedef struct {
     const uint8_t *data;
     record_part part;

@@ -469,6 +469,13 @@ static PyObject *variant(PyObject *self, PyObject *arguments) {
     return PyUnicode_FromString(passes_in_use()->name);
 }
 
+static PyObject *read_so_far(PyObject *self, PyObject *arguments) {
+    (void)self;
+    (void)arguments;
+    reading found = records_read();
+    return Py_BuildValue("dK", found.seconds, (unsigned long long)found.bytes);
+}
+
 static PyMethodDef functions[] = {
     {"walk", walk, METH_VARARGS, "walk(data) -> (usual, width, height, orientation)"},
     {"jpeg", jpeg, METH_VARARGS, "jpeg(data, size, across, down, reduce, slot, levels)"},
@@ -483,6 +490,7 @@ static PyMethodDef functions[] = {
     {"permute", permute, METH_VARARGS, "permute(places, keys, bits, below), in place"},
     {"variants", variants, METH_NOARGS, "variants() -> names that this processor can do, the best last"},
     {"variant", variant, METH_VARARGS, "variant([name]) -> name of the one in use; None chooses the best"},
+    {"read_so_far", read_so_far, METH_NOARGS, "read_so_far() -> (seconds, bytes) this thread read of records"},
     {NULL, NULL, 0, NULL},
 };
 

@@ -1,14 +1,33 @@
 /* Reads of a record in a file what a view needs: what it says of itself, and some rows of its tiles. */
 #include <errno.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "workspace.h"
 
 enum { FIRST_BYTES = 4096 };
 
+static _Thread_local reading account;
+
+reading records_read(void) { return account; }
+
+static double now_s(void) {
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
+}
+
+static ssize_t timed_pread(const record_part *part, uint8_t *memory, size_t from, size_t to) {
+    double began_s = now_s();
+    ssize_t got = pread(part->file, memory + from, to - from, (off_t)(part->start + from));
+    account.seconds += now_s() - began_s;
+    if (got > 0) account.bytes += (uint64_t)got;
+    return got;
+}
+
 static status read_part(const record_part *part, uint8_t *memory, size_t from, size_t to, reason *why) {
     while (from < to) {
-        ssize_t got = pread(part->file, memory + from, to - from, (off_t)(part->start + from));
+        ssize_t got = timed_pread(part, memory, from, to);
         if (got < 0 && errno == EINTR) continue;
         if (got < 0) return STATUS_UNREADABLE;
         if (!got) return bad(why, "it ends too soon");

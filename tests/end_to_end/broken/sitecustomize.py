@@ -33,6 +33,36 @@ def dawdle() -> None:
     Engine.fill = slow  # type: ignore[method-assign]
 
 
+def dawdle_at_a_stage() -> None:
+    """It is slow at the stage that the file SLOW_STAGE names: fetch, decode or write."""
+    from ddlp.core.dataset import DatasetIndex
+    from ddlp.core.pipeline import pictures
+    from ddlp.core.store import folder
+
+    def at(stage: str, seconds: float) -> None:
+        with open(os.environ["SLOW_STAGE"]) as file:
+            if file.read() == stage:
+                time.sleep(seconds)
+
+    encoded, render, seal = DatasetIndex.encoded, pictures.render, folder.seal
+
+    def slow_encoded(self: Any, sample: int) -> Any:
+        at("fetch", 0.005)
+        return encoded(self, sample)
+
+    def slow_render(*arguments: Any) -> None:
+        at("decode", 0.005)
+        render(*arguments)
+
+    def slow_seal(*arguments: Any, **named: Any) -> Any:
+        at("write", 0.04)
+        return seal(*arguments, **named)
+
+    DatasetIndex.encoded = slow_encoded  # type: ignore[method-assign]
+    pictures.render = slow_render
+    folder.seal = slow_seal
+
+
 def show_halves() -> None:
     """Its batches are visible before they are whole."""
     from ddlp.core.store import FolderStore, batch_name

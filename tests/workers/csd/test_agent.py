@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ddlp.core.errors import InvalidInput
+from ddlp.core.meters.nvme import NvmePower
 from ddlp.core.settings import Settings
 from ddlp.core.types import DeviceKind, Provenance
 from ddlp.workers.csd.agent import AgentCsd
@@ -38,7 +39,8 @@ def test_energy_that_nobody_knows_is_unavailable_and_not_0(tmp_path: Path) -> No
     assert "DDLP_CSD_ACTIVE_W" in found.describe().power.source
     reading = found.energy(busy_s=5, idle_s=5)
     assert (reading.joules, reading.provenance) == (None, Provenance.UNAVAILABLE)
-    assert "set DDLP_CSD_ACTIVE_W, DDLP_CSD_POWER_FILE or DDLP_CSD_ENERGY_FILE" in reading.method
+    for name in ("ACTIVE_W", "POWER_FILE", "ENERGY_FILE", "NVME"):
+        assert f"DDLP_CSD_{name}" in reading.method
 
 
 def test_declared_watts_give_modelled_energy(tmp_path: Path) -> None:
@@ -69,9 +71,41 @@ def test_a_power_file_gives_measured_energy(tmp_path: Path) -> None:
     assert found.energy(busy_s=0, idle_s=0).provenance is Provenance.MEASURED
 
 
-def test_two_meters_are_one_too_many(tmp_path: Path) -> None:
-    with pytest.raises(InvalidInput, match="unset one"):
-        agent(tmp_path, csd_power_file=tmp_path, csd_energy_file=tmp_path)
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("csd_power_file", "csd_energy_file"),
+        ("csd_power_file", "csd_nvme"),
+        ("csd_energy_file", "csd_nvme"),
+    ],
+)
+def test_two_meters_are_one_too_many(tmp_path: Path, one: str, other: str) -> None:
+    with pytest.raises(InvalidInput, match=f"DDLP_{one.upper()} and DDLP_{other.upper()} are set"):
+        agent(tmp_path, **{one: tmp_path, other: tmp_path})
+
+
+def test_the_drives_table_gives_modelled_energy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = NvmePower(active_w=18.0, idle_w=5.0, words="power states of a drive")
+    monkeypatch.setattr(NvmePower, "of_controller", lambda _: table)
+    found = agent(tmp_path, csd_nvme="/dev/nvme0", csd_active_w=6)
+    power = found.describe().power
+    assert power.active_w == pytest.approx(18 / (os.cpu_count() or 1))
+    assert (power.idle_w, power.source) == (5.0, "power states of a drive")
+    reading = found.energy(busy_s=10, idle_s=100)
+    assert (reading.joules, reading.provenance) == (680, Provenance.MODELLED)
+
+
+def test_a_table_that_cannot_be_read_leaves_declared_watts_or_nothing(tmp_path: Path) -> None:
+    missing = tmp_path / "nvme0"
+    found = agent(tmp_path, csd_nvme=missing)
+    reading = found.energy(busy_s=5, idle_s=5)
+    assert (reading.joules, reading.provenance) == (None, Provenance.UNAVAILABLE)
+    assert f"{missing} cannot be asked" in reading.method
+    assert found.describe().power.active_w is None
+    declared = agent(tmp_path, csd_nvme=missing, csd_active_w=6).energy(busy_s=5, idle_s=5)
+    assert (declared.joules, declared.provenance) == (30, Provenance.MODELLED)
 
 
 def test_a_drive_that_cannot_be_written_to_is_not_well(

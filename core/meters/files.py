@@ -1,18 +1,20 @@
-"""Meters: how joules are read from the files in which a device reports its power or its energy."""
+"""Joules from one file: how a device's counter of energy or its momentary power is read."""
 
 import logging
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Protocol
+
+from ddlp.core.meters.base import Clock
+from ddlp.core.meters.tally import PowerTally
 
 _MICRO = 1e-6
 
 log = logging.getLogger(__name__)
 
 
-class Meter(Protocol):
-    """A source of joules."""
+class JouleSource(Protocol):
+    """Whatever gives joules of one device, which knows by itself what they are of."""
 
     @property
     def method(self) -> str:
@@ -22,7 +24,7 @@ class Meter(Protocol):
         """Energy since it was first asked; None where it cannot be read."""
 
 
-class NoMeter:
+class NoSource:
     """A device that reports nothing."""
 
     method = "the device reports neither power nor energy"
@@ -66,32 +68,25 @@ class EnergyCounter:
 class PowerSamples:
     """A file that says how many microwatts are drawn right now, as hwmon's `power1_input`."""
 
-    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, path: Path, clock: Clock = time.monotonic) -> None:
         self._path = path
         self._clock = clock
-        self._last: tuple[float, float] | None = None
-        self._sum_j = 0.0
-        self._gaps = 0
+        self._tally = PowerTally()
 
     @property
     def method(self) -> str:
         """How its figures are obtained."""
-        gaps = f"; it could not be read {self._gaps} times" if self._gaps else ""
-        return f"samples of the device's microwatts {self._path}, added up over time{gaps}"
+        said = f"samples of the device's microwatts {self._path}, added up over time"
+        return said + self._tally.mishaps
 
     def joules(self) -> float | None:
-        """What the samples come to; between two of them the power is taken to change evenly."""
+        """What the samples come to; what was drawn in a gap is not guessed."""
         power_uw = _number(self._path)
         if power_uw is None:
-            self._gaps += 1
-            self._last = None  # what was drawn in a gap is not guessed
+            self._tally.lose()
             return None
-        now_s, power_w = self._clock(), power_uw * _MICRO
-        if self._last is not None:
-            before_s, before_w = self._last
-            self._sum_j += (now_s - before_s) * (before_w + power_w) / 2
-        self._last = now_s, power_w
-        return self._sum_j
+        self._tally.take(self._clock(), power_uw * _MICRO)
+        return self._tally.joules
 
 
 def _number(path: Path) -> int | None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlp.workers.csd.meter import EnergyCounter, NoMeter, PowerSamples
+from ddlp.core.meters.files import EnergyCounter, NoSource, PowerSamples
 
 
 @pytest.fixture
@@ -58,7 +58,7 @@ def test_what_cannot_be_read_is_unknown_and_not_0(file: Path, text: str) -> None
     assert PowerSamples(file).joules() is None
     file.unlink()
     assert EnergyCounter(file).joules() is None
-    assert NoMeter().joules() is None
+    assert NoSource().joules() is None
 
 
 def test_what_was_drawn_in_a_gap_is_not_guessed_but_said(file: Path) -> None:
@@ -69,4 +69,4 @@ def test_what_was_drawn_in_a_gap_is_not_guessed_but_said(file: Path) -> None:
         last = meter.joules()
         now += 1
     assert last == 1.0
-    assert meter.method.endswith("it could not be read 1 times")
+    assert meter.method.endswith("in 1 gaps it could not be read, and they are not counted")

@@ -1,0 +1,40 @@
+"""The tables of a run as files."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import StreamingResponse
+
+from ddlp.core.tables import Form
+from ddlp.server import exports
+from ddlp.server.context import ContextDep, find_run
+from ddlp.server.exports import Export, What
+from ddlp.server.security import refuse_cross_site
+
+router = APIRouter(prefix="/runs", tags=["exports"])
+
+
+@router.get(
+    "/{ref}/export", response_class=StreamingResponse, dependencies=[Depends(refuse_cross_site)]
+)
+async def export(
+    ref: str,
+    context: ContextDep,
+    what: What = What.BATCHES,
+    form: Annotated[Form, Query(alias="format")] = Form.CSV,
+    period: Annotated[
+        int | None, Query(description="For series: only figures of 1, 10 or 60 seconds.")
+    ] = None,
+) -> StreamingResponse:
+    """Batches, figures over time, epochs, bad samples or reads of a run as a file."""
+    run = await find_run(context, ref)
+    table = exports.table(context.database, Export(run.id, what, period))
+    name = exports.file_name(run.name, what, form)
+    return StreamingResponse(
+        exports.chunks(table, form),
+        media_type=form.media_type,
+        headers={
+            "Content-Disposition": f'attachment; filename="{name}"',
+            "Cache-Control": "no-store",
+        },
+    )
