@@ -13,6 +13,7 @@ from benchmarks import (
     path_cost,
     records,
     round_trip,
+    run_page,
     scheduling,
     telemetry_cost,
     two_prongs,
@@ -35,6 +36,7 @@ BENCHMARKS: dict[str, Callable[[bool], Report | Reports]] = {
     "dataset_index": dataset_index.measure,
     "scheduling": scheduling.measure,
     "telemetry_cost": telemetry_cost.measure,
+    "run_page": run_page.measure,
 }
 
 

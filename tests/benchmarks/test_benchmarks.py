@@ -9,6 +9,7 @@ from benchmarks import (
     loader_start,
     path_cost,
     round_trip,
+    run_page,
     scheduling,
     telemetry_cost,
     two_prongs,
@@ -35,6 +36,11 @@ def test_what_telemetry_costs_can_be_measured() -> None:
     report = telemetry_cost.measure_at(scale)
     assert all(rate > 0 for [rate] in report.rounds.values())
     assert len(report.rounds) == 2
+
+
+def test_the_page_of_a_large_run_can_be_measured() -> None:
+    reports = run_page.measure_at(run_page.Scale(few=50, many=200, rounds=1))
+    assert all(ms > 0 for part in reports.parts for ms in part.medians().values())
 
 
 def test_the_hand_over_can_be_measured() -> None:

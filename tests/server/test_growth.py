@@ -44,7 +44,7 @@ def take_all(plane: Plane, run: uuid.UUID) -> int:
         step, done = 0, False
         while not done:
             number += 1
-            spent_s = {what: 0.1 for what in Spending}
+            spent_s = dict.fromkeys(Spending, 0.1)
             request = FeedRequest(
                 rank=0,
                 session=SESSION,
@@ -110,7 +110,7 @@ def test_the_database_grows_by_a_stated_number_of_bytes_per_second(
 ) -> None:
     run = new_run(plane, images)
     seconds = 1200
-    full = Bucket(**{name: 123_456_789 for name in SUMS})
+    full = Bucket(**dict.fromkeys(SUMS, 123456789))
     for name, kind in Bucket.__annotations__.items():
         if kind is float:
             setattr(full, name, 1234.5678)
