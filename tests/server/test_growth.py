@@ -110,10 +110,9 @@ def test_the_database_grows_by_a_stated_number_of_bytes_per_second(
 ) -> None:
     run = new_run(plane, images)
     seconds = 1200
-    full = Bucket(**dict.fromkeys(SUMS, 123456789))
-    for name, kind in Bucket.__annotations__.items():
-        if kind is float:
-            setattr(full, name, 1234.5678)
+    full = Bucket()
+    for name in SUMS:
+        setattr(full, name, 123_456_789 if Bucket.__annotations__[name] is int else 1234.5678)
     before = size_bytes(plane)
     telemetry = Telemetry()
     for now in range(10_000, 10_000 + seconds):

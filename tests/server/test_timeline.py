@@ -67,7 +67,8 @@ def test_what_a_rank_does_is_placed_by_the_servers_clock_too(clock_s: float) -> 
     told = account(step(Activity.TRAIN, clock_s + 1.0, 4), sent_s=clock_s + 3.0)
     timeline.add_steps(0, SESSION, told, now=1000.0)
     [span] = spans(timeline)
-    assert (span.start_at, span.seconds, span.batch) == (pytest.approx(998.0), 0.5, 4)
+    assert span.start_at == pytest.approx(998.0)
+    assert (span.seconds, span.batch) == (0.5, 4)
 
 
 def test_the_quickest_message_says_how_clocks_differ() -> None:
@@ -228,10 +229,8 @@ def test_a_run_that_is_over_keeps_its_last_minutes(
 ) -> None:
     run = work_for(plane, images)
     before = shown(client)
-    assert [(span.activity, span.end_at) for span in before.spans] == [
-        (Activity.MAKE, pytest.approx(999.0)),
-        (Activity.TRAIN, pytest.approx(999.5)),
-    ]
+    assert [span.activity for span in before.spans] == [Activity.MAKE, Activity.TRAIN]
+    assert [span.end_at for span in before.spans] == pytest.approx([999.0, 999.5])
     assert [lane.name for lane in before.lanes] == ["cpu", "rank 0"]
     plane.now += 60
     plane.dispatcher.change_state(run, RunState.CANCELLED).result(10)
