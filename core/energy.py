@@ -40,7 +40,7 @@ class PowerModel(BaseModel):
 class EnergyReading(BaseModel):
     """What a device has used since it was started, and how that is known."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     joules: float | None = Field(ge=0, description="Null where it is not known.")
     provenance: Provenance

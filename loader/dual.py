@@ -266,11 +266,11 @@ class DualLoader:
         try:
             self.timing.begin()
             while (item := self._wait(reader)) is not None:
-                self.timing.waited(self._next.epoch, item.index)
                 self._next = replace(self._next, step=self._next.step + 1)
                 if self._heads is not None:
                     self._heads += not item.from_tail
                 for batch in self._shown(item):
+                    self.timing.waited(self._next.epoch, batch.index)
                     yield self._batches.take_over(batch)
                     self.timing.trained(self._next.epoch, batch.index)
                 reader.consumed()

@@ -180,6 +180,18 @@ class Dispatcher:
                 for clear in self._clear:
                     clear()
                 self._clear = []
+        self._save_counts()
+
+    def _save_counts(self) -> None:
+        """What was counted in the last second before the end."""
+        now = self._clock()
+        try:
+            with self._database.session() as session:
+                for run in self._board.runs.values():
+                    news = run.telemetry.take(now, all_of_it=True)
+                    rollups.save_news(session, run.id, news)
+        except SQLAlchemyError as error:
+            log.warning("the last second's figures are lost: %s", error)
 
     def _gather(self) -> list[_Call]:
         """What has arrived, after a short wait for the first."""

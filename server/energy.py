@@ -26,6 +26,8 @@ _FRESH_S = 15.0
 _TAKE_OVER_S = 7.0
 """After so long another process of a host is believed to sample it."""
 
+_MOST_NOTED = 4096
+
 RunEpoch = tuple[uuid.UUID, int]
 Worker = tuple[uuid.UUID, int, str]
 """A run, an epoch of it, and the device that worked for it."""
@@ -120,17 +122,17 @@ class EnergyBook:
     def host_worked(self, host: str, device: str, run: RunEpoch, cpu_s: float) -> None:
         """A device of a host has had CPU time for a run."""
         if host in self._hosts:  # before its first sample nothing is divided
-            self._hosts[host].worked[*run, device] += cpu_s
+            _add(self._hosts[host].worked, (*run, device), cpu_s)
 
     def host_trained(self, host: str, run: RunEpoch, seconds: float) -> None:
         """A run was trained with on a host."""
         if host in self._hosts:
-            self._hosts[host].trained[*run, host] += seconds
+            _add(self._hosts[host].trained, (*run, host), seconds)
 
     def drive_worked(self, drive: str, run: RunEpoch, busy_s: float) -> None:
         """A run has had a drive's time."""
         if drive in self._drives:
-            self._drive_work[drive][*run, drive] += busy_s
+            _add(self._drive_work[drive], (*run, drive), busy_s)
 
     def is_host_measured(self, host: str, domain: Domain, now: float) -> bool:
         """Whether a host's energy of a domain is measured, so that batches are not charged."""
@@ -187,6 +189,13 @@ class EnergyBook:
             *(Charge(*run, IDLE, Bucket(joules_measured=j)) for run, j in idle.items()),
             *(Charge(*run, "csd", Bucket(joules_measured=j)) for run, j in shares.runs_j.items()),
         ]
+
+
+def _add(work: Work, who: Worker, seconds: float) -> None:
+    """Note work until the next reading; where nobody reads, the oldest is forgotten."""
+    work[who] += seconds
+    if len(work) > _MOST_NOTED:
+        del work[next(iter(work))]
 
 
 def _divide(

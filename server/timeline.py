@@ -59,6 +59,13 @@ class Timeline:
                 lane, span.activity, start_at, span.seconds, span.epoch, span.batch, span.note
             )
 
+    def copied(self) -> "Timeline":
+        """As it is now, to be looked at in another thread."""
+        found = Timeline()
+        found._lanes, found._spans = list(self._lanes), deque(self._spans)
+        found._dropped = self._dropped
+        return found
+
     def info(self, now: float, seconds: float = KEPT_S) -> TimelineInfo:
         """What happened in the last seconds."""
         since = now - seconds

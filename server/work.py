@@ -69,8 +69,8 @@ def report(board: Board, body: Reports, now: float) -> Reported:
         try:
             run = _run_of(board, entry.lease)
             if isinstance(entry, Commit):
-                _commit(board, run, device, entry, now)
-                _show(board, run, device, entry, body.sent_s, now)
+                if _commit(board, run, device, entry, now):
+                    _show(board, run, device, entry, body.sent_s, now)
             else:
                 _fail(run, device, entry, now)
         except Refused as error:
@@ -88,7 +88,8 @@ def _show(
         run.timeline.add_made(maker, commit, sent_s, now)
 
 
-def _commit(board: Board, run: ActiveRun, device: LiveDevice, commit: Commit, now: float) -> None:
+def _commit(board: Board, run: ActiveRun, device: LiveDevice, commit: Commit, now: float) -> bool:
+    """Take a finished batch; whether that was news."""
     lease = commit.lease
     made = _made(device, commit)
     key = lease.epoch, lease.index, lease.token
@@ -105,13 +106,14 @@ def _commit(board: Board, run: ActiveRun, device: LiveDevice, commit: Commit, no
         raise Refused(str(error)) from error
     batch = run.schedule.find(lease.epoch, lease.index)
     if not news or batch is None:
-        return
+        return False
     run.engines.add(device.engine)
     run.work.add(device.prong, commit.times)
     bucket = _bucket(commit, batch)
     bucket.emulated = device.kind.emulated
     _charge(board, run, device, commit, bucket, now)
     run.telemetry.add(now, device.prong.value, bucket, lease.epoch, device.name)
+    return True
 
 
 def _bucket(commit: Commit, batch: Batch) -> Bucket:

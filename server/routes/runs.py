@@ -27,6 +27,7 @@ from ddlp.core.types import RunState
 from ddlp.server import certificates, comparisons, devices, figures, quarantine, runs
 from ddlp.server.context import Context, ContextDep, SessionDep, done, find_run
 from ddlp.server.models import Run
+from ddlp.server.timeline import Timeline
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
@@ -146,14 +147,13 @@ async def find_timeline(context: Context, ref: str, seconds: float) -> TimelineI
     """The timeline of a run, from memory or as it was kept."""
     row = await find_run(context, ref)
     try:
-        found: TimelineInfo = await done(
-            context.dispatcher.call(
-                lambda board, _, now: board.run(row.id).timeline.info(now, seconds)
-            )
+        # The dispatcher has other things to do: it gives a copy, which is looked through here.
+        found: Timeline = await done(
+            context.dispatcher.call(lambda board, *_: board.run(row.id).timeline.copied())
         )
     except NotFound:
-        found = await run_in_threadpool(_kept_timeline, context, row, seconds)
-    return found
+        return await run_in_threadpool(_kept_timeline, context, row, seconds)
+    return await run_in_threadpool(found.info, context.dispatcher.now(), seconds)
 
 
 def _kept_timeline(context: Context, row: Run, seconds: float) -> TimelineInfo:

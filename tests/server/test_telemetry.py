@@ -436,3 +436,16 @@ def test_a_rank_that_waits_in_vain_is_told_of_all_of_its_time(plane: Plane, imag
         settle(plane)
     assert answer.result(10).blame_s == pytest.approx({Spending.SCHEDULING: 10.0})
     assert work_off(plane) == 0
+
+
+def test_what_was_counted_in_the_last_second_outlives_an_orderly_end(
+    plane: Plane, images: Path
+) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu")
+    deliver(plane, run, 0, 2)
+    plane.restart()
+    with plane.database.session() as session:
+        found = figures.totals(session, [run])[run]
+    assert found["cpu"].images > 0
+    assert found[TRAINER].images > 0
