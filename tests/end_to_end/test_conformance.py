@@ -97,6 +97,7 @@ def test_a_wrong_device_fails_where_it_is_wrong(
     assert "failed" not in others.values(), found
 
 
+@pytest.mark.long
 def test_a_device_that_is_not_alone_on_its_prong_is_not_judged(
     host: UpProcess, folder: Path
 ) -> None:

@@ -153,6 +153,7 @@ def test_a_scan_that_a_killed_server_was_at_begins_anew(tmp_path: Path) -> None:
         assert [path.suffix for path in (home / "indexes").iterdir()] == [".idx"]
 
 
+@pytest.mark.long
 def test_a_scan_that_a_server_ended_begins_anew_at_its_next_start(tmp_path: Path) -> None:
     home, many = tmp_path / "home", make_many(tmp_path / "data", 5000)
     with (
