@@ -39,6 +39,9 @@ def _device(device: dict[str, Any]) -> list[str]:
         amount = f"{joules(energy['joules'])} ({energy['provenance']}: {energy['method']})"
         each = "" if energy["per_image"] is None else f", {joules(energy['per_image'])} an image"
         lines.append(f"    {amount}{each}")
+        if energy["by_stage"]:
+            parts = (f"{stage} {joules(part)}" for stage, part in energy["by_stage"].items())
+            lines.append(f"    of it {', '.join(parts)}")
     return lines
 
 

@@ -10,7 +10,7 @@ ENERGY = {
     "provenance": "measured",
     "method": "RAPL",
     "per_image": 0.012,
-    "by_stage": {},
+    "by_stage": {"fetch": 4.0, "decode": 8.0},
 }
 
 
@@ -55,6 +55,7 @@ def test_a_report_names_devices_stages_joules_and_the_limit() -> None:
         "csd: csd0 (emulated)",
         "fetch 1.00 s, decode 2.00 s; peak memory 5.0 MB",
         "12 J (measured: RAPL), 0.012 J an image",
+        "of it fetch 4 J, decode 8 J",
         "0.012 J (measured; without idle)",
         "idle, apart          40 J",
         "2.500 CPU seconds, 1.0 GB × s of memory",
