@@ -1,12 +1,12 @@
 # What one does with this project; `make` alone lists it.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-long test-arm check bench clean browser
+.PHONY: help setup demo test test-long test-arm check bench screenshots clean browser
 
 bin := .venv/bin
 
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Make .venv with everything in it; does nothing when nothing changed
 	@scripts/setup
@@ -33,6 +33,9 @@ check: setup ## Lint, check the format, the types and the layers
 
 bench: setup ## Run the benchmarks and write benchmarks/results/ (ARGS="..." goes to them)
 	@$(bin)/python -m benchmarks $(ARGS)
+
+screenshots: setup browser ## Take the pictures of the pages that README and docs show
+	@$(bin)/python -m scripts.screenshots
 
 clean: ## Remove caches and what builds left behind; .venv stays
 	@rm -rf build dist *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis

@@ -7,9 +7,12 @@ from benchmarks import (
     batch_io,
     csd_cost,
     dataset_index,
+    first_page,
     hand_over,
     image_path,
+    live_pages,
     loader_start,
+    open_page_memory,
     path_cost,
     records,
     round_trip,
@@ -37,6 +40,9 @@ BENCHMARKS: dict[str, Callable[[bool], Report | Reports]] = {
     "scheduling": scheduling.measure,
     "telemetry_cost": telemetry_cost.measure,
     "run_page": run_page.measure,
+    "first_page": first_page.measure,
+    "live_pages": live_pages.measure,
+    "open_page_memory": open_page_memory.measure,
 }
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from ddlp.cli.demo_data import make_dataset
+from ddlp.core.demo_images import make_dataset
 
 _REAL = Path(__file__).parent.parent.parent / "shared" / "data" / "photos"
 

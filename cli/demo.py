@@ -6,33 +6,17 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import torch
-from torch import nn
-
-from ddlp.cli.demo_data import CLASSES, make_dataset
 from ddlp.cli.scan import follow_scan
 from ddlp.cli.serve import PortTaken
 from ddlp.cli.up import Stack, make_home, stay, stop_on_term
 from ddlp.cli.verify import verify_run
 from ddlp.core.client import Client
+from ddlp.core.demo import BATCH_SIZE, CPU_WINDOW, CSD_STORE_BYTES, IMAGES, PIPELINE, SEED
+from ddlp.core.demo_images import CLASSES, make_dataset
 from ddlp.core.errors import Conflict
 from ddlp.core.settings import Settings
 from ddlp.core.units import joules
-from ddlp.loader import DualLoader
-
-_IMAGES = 2400
-_BATCH = 24
-_CPU_WINDOW = 16
-_CSD_STORE_BYTES = 8 << 20  # little, so that the page shows both fronts being held back too
-_SIDE = 64
-_PIPELINE = {
-    "name": "demo-64",
-    "transforms": [
-        {"name": "random-resized-crop", "size": _SIDE, "min_area": 0.6},
-        {"name": "flip"},
-        {"name": "normalize", "mean": [0.5, 0.5, 0.5], "std": [0.25, 0.25, 0.25]},
-    ],
-}
+from ddlp.loader.demo_trainer import train
 
 
 def run_demo(settings: Settings, epochs: int, strategy: str, oneshot: bool) -> None:
@@ -40,13 +24,13 @@ def run_demo(settings: Settings, epochs: int, strategy: str, oneshot: bool) -> N
     stop_on_term()
     home = settings.home.absolute() / "demo"
     make_home(home)
-    print(f"1/4  drawing {_IMAGES} images of {len(CLASSES)} shapes …", flush=True)
-    folder = make_dataset(home / "shapes", _IMAGES)
+    print(f"1/4  drawing {IMAGES} images of {len(CLASSES)} shapes …", flush=True)
+    folder = make_dataset(home / "shapes", IMAGES)
     print("2/4  starting server, broker, CPU workers and an emulated CSD …", flush=True)
     with _stack(settings, home) as stack, Client(stack.url) as client:
         run = _make_run(client, folder, epochs, strategy)
         print(f"3/4  training; watch it at {stack.url}/runs/{run}", flush=True)
-        accuracy = _train(stack, run, epochs)
+        accuracy = train(stack.url, run, _say, stack.watch)
         print("4/4  summary")
         _summarise(client, run, accuracy)
         print(f"  page           {stack.url}/runs/{run}", flush=True)
@@ -63,8 +47,9 @@ def _stack(settings: Settings, home: Path) -> Iterator[Stack]:
         update={
             "home": home,
             "dataset_roots": [home],
-            "cpu_window": _CPU_WINDOW,
-            "csd_store_bytes": _CSD_STORE_BYTES,
+            "keys": "off",
+            "cpu_window": CPU_WINDOW,
+            "csd_store_bytes": CSD_STORE_BYTES,
         }
     )
     try:
@@ -80,15 +65,15 @@ def _stack(settings: Settings, home: Path) -> Iterator[Stack]:
 
 
 def _make_run(client: Client, folder: Path, epochs: int, strategy: str) -> str:
-    client.post("/pipelines", _PIPELINE)
+    client.post("/pipelines", PIPELINE)
     run = client.post(
         "/runs",
         {
             "dataset": _dataset(client, folder),
-            "pipeline": _PIPELINE["name"],
-            "batch_size": _BATCH,
+            "pipeline": PIPELINE["name"],
+            "batch_size": BATCH_SIZE,
             "epochs": epochs,
-            "seed": 7,
+            "seed": SEED,
             "strategy": strategy,
         },
     )
@@ -106,53 +91,6 @@ def _dataset(client: Client, folder: Path) -> str:
             client.delete(f"/datasets/{name}")
             return str(dataset["name"])
     return name
-
-
-def _model() -> nn.Module:
-    def block(before: int, after: int) -> list[nn.Module]:
-        return [
-            nn.Conv2d(before, after, 3, padding=1, bias=False),
-            nn.BatchNorm2d(after),
-            nn.ReLU(),
-            nn.MaxPool2d(2),
-        ]
-
-    return nn.Sequential(
-        *block(3, 16),
-        *block(16, 32),
-        *block(32, 64),
-        *block(64, 64),
-        nn.AdaptiveAvgPool2d(1),
-        nn.Flatten(),
-        nn.Linear(64, len(CLASSES)),
-    )
-
-
-def _train(stack: Stack, run: str, epochs: int) -> float:
-    """Train through both prongs; returns the last epoch's accuracy."""
-    torch.manual_seed(7)
-    model = _model()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=3e-3)
-    accuracy = 0.0
-    with DualLoader(run=run, url=stack.url) as loader:
-        for epoch in range(epochs):
-            started, right, seen = time.monotonic(), 0, 0
-            for images, labels in loader:
-                scores = model(images)
-                loss = nn.functional.cross_entropy(scores, labels)
-                optimiser.zero_grad()
-                loss.backward()  # type: ignore[no-untyped-call]
-                optimiser.step()
-                right += int((scores.argmax(1) == labels).sum())
-                seen += len(labels)
-                stack.watch()
-            accuracy = right / seen
-            rate = seen / (time.monotonic() - started)
-            print(
-                f"     epoch {epoch + 1}/{epochs}: accuracy {accuracy:.1%}, {rate:.0f} images/s",
-                flush=True,
-            )
-    return accuracy
 
 
 _SOURCES = {"cpu": "CPU workers", "csd": "CSD (emulated)", "dram": "memory", "idle": "idle, apart"}
@@ -191,6 +129,10 @@ def _finished(client: Client, run: str) -> dict[str, Any]:
         if info["state"] == "completed" or time.monotonic() > deadline:
             return info
         time.sleep(0.05)
+
+
+def _say(line: str) -> None:
+    print(f"     {line}", flush=True)
 
 
 def _rate(value: float | None) -> str:

@@ -4,19 +4,20 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Annotated, Any
-from urllib.parse import quote
+from typing import Annotated
+from urllib.parse import quote, urlencode
 
 import typer
 
 from ddlp.cli import ask
 from ddlp.cli.csd_commands import Driver, Profile, at_home, check_prong, csd
 from ddlp.cli.dataset_commands import datasets
-from ddlp.cli.output import fail, show, show_lines
+from ddlp.cli.key_commands import keys
+from ddlp.cli.output import fail, show
+from ddlp.cli.run_commands import RunRef, runs
 from ddlp.core.errors import DdlpError
 from ddlp.core.settings import load_settings
-from ddlp.core.tables import Form
-from ddlp.core.types import BadPolicy, Prong, RunState, TailPolicy
+from ddlp.core.types import Prong
 
 app = typer.Typer(
     help="Feed accelerators from both ends: CPU workers and computational storage.",
@@ -26,17 +27,17 @@ app = typer.Typer(
 )
 pipelines = typer.Typer(help="Pipelines.", no_args_is_help=True)
 devices = typer.Typer(help="Devices.", no_args_is_help=True)
-runs = typer.Typer(help="Runs.", no_args_is_help=True)
 app.add_typer(datasets, name="dataset")
 app.add_typer(pipelines, name="pipeline")
 app.add_typer(devices, name="device")
 app.add_typer(runs, name="run")
 app.add_typer(csd, name="csd")
+app.add_typer(keys, name="keys")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+DeviceName = Annotated[str, typer.Argument(help="Name of a device.")]
 Url = Annotated[str | None, typer.Option(help="The server's address (DDLP_URL).")]
-Limit = Annotated[int, typer.Option(min=1, max=200, help="How many at most.")]
-RunRef = Annotated[str, typer.Argument(help="Name or id of a run.")]
+Limit = Annotated[int, typer.Option(min=1, max=1000, help="How many at most.")]
 
 
 @app.command()
@@ -124,174 +125,29 @@ def pipeline_list(url: Url = None, as_json: Json = False) -> None:
 @devices.command("list")
 def device_list(url: Url = None, as_json: Json = False) -> None:
     """All devices that ever registered, and whether they are alive."""
-    columns = ["name", "prong", "kind", "emulated", "slots", "engine", "store", "live"]
+    columns = ["name", "prong", "kind", "emulated", "slots", "engine", "store", "live", "health"]
     show(ask.get(url, "/devices"), as_json, columns)
 
 
-@runs.command("create")
-def run_create(
-    dataset: Annotated[str, typer.Argument(help="Name of a dataset.")],
-    name: Annotated[str | None, typer.Option(help="A name for it.")] = None,
-    pipeline: Annotated[str, typer.Option(help="Name of a pipeline.")] = "imagenet-train",
-    batch_size: Annotated[int, typer.Option(help="Samples a batch.")] = 64,
-    epochs: Annotated[int, typer.Option(help="Passes over the data.")] = 1,
-    seed: Annotated[int, typer.Option(help="Decides order and augmentation.")] = 0,
-    strategy: Annotated[str, typer.Option(help="wrr, mte, bounded, cpu or csd.")] = "wrr",
-    reorder_window: Annotated[
-        int | None, typer.Option(help="For bounded: how far the order may deviate.")
-    ] = None,
-    calibration: Annotated[
-        int, typer.Option(help="Batches a device makes before its rate is trusted.")
-    ] = 10,
-    world_size: Annotated[int, typer.Option(help="Processes that train together.")] = 1,
-    tail: Annotated[
-        TailPolicy, typer.Option(help="Samples that do not fill a batch for each rank.")
-    ] = TailPolicy.SHORT,
-    on_bad: Annotated[
-        BadPolicy, typer.Option(help="What a sample that cannot be used does.")
-    ] = BadPolicy.FAIL,
-    max_bad_share: Annotated[
-        float, typer.Option(help="Share of an epoch's samples that may be bad.")
-    ] = 0.01,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    """Make a run; its first batches are prepared at once."""
-    body = {
-        "dataset": dataset,
-        "name": name,
-        "pipeline": pipeline,
-        "batch_size": batch_size,
-        "epochs": epochs,
-        "seed": seed,
-        "strategy": strategy,
-        "reorder_window": reorder_window,
-        "calibration": calibration,
-        "world_size": world_size,
-        "tail": tail.value,
-        "on_bad": on_bad.value,
-        "max_bad_share": max_bad_share,
-    }
-    show(ask.make(url, "/runs", body), as_json)
+@devices.command("drain")
+def device_drain(name: DeviceName, url: Url = None, as_json: Json = False) -> None:
+    """Let a device finish what it holds, and give it nothing new."""
+    ask.post(url, f"/devices/{quote(name, safe='')}/drain", {})
+    show({"name": name, "drained": True}, as_json)
 
 
-@runs.command("list")
-def run_list(limit: Limit = 50, url: Url = None, as_json: Json = False) -> None:
-    """Runs, the newest first."""
-    columns = ["name", "state", "dataset", "strategy", "batch_size", "epochs"]
-    show(ask.get(url, f"/runs?limit={limit}"), as_json, columns)
+@devices.command("resume")
+def device_resume(name: DeviceName, url: Url = None, as_json: Json = False) -> None:
+    """Give a drained device work again."""
+    ask.post(url, f"/devices/{quote(name, safe='')}/resume", {})
+    show({"name": name, "drained": False}, as_json)
 
 
-@runs.command("show")
-def run_show(run: RunRef, url: Url = None, as_json: Json = False) -> None:
-    """One run with its epochs."""
-    info = ask.get(url, f"/runs/{run}")
-    show({**info, "epochs_seen": ask.get(url, f"/runs/{run}/epochs")}, as_json)
-
-
-@runs.command("bad")
-def run_bad(
-    run: RunRef,
-    limit: Limit = 100,
-    before: Annotated[int | None, typer.Option(help="Only entries with a lower id.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="All of them.")] = False,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    """Samples of a run that were skipped or replaced, the newest first."""
-    from ddlp.cli.bad_samples import bad_samples
-
-    with ask.client(url) as client:
-        found = bad_samples(client, run, before, None if everything else limit)
-    columns = ["id", "epoch", "batch", "sample", "action", "substitute", "name", "reason"]
-    show(found, as_json, columns)
-
-
-@runs.command("export")
-def run_export(
-    run: RunRef,
-    what: Annotated[
-        str, typer.Option(help="batches, series, epochs, bad-samples or reads.")
-    ] = "batches",
-    form: Annotated[
-        Form | None, typer.Option("--format", help="The ending of --out, or csv, if left out.")
-    ] = None,
-    out: Annotated[Path | None, typer.Option(help="File to write; printed if left out.")] = None,
-    period: Annotated[int | None, typer.Option(help="For series: 1, 10 or 60 seconds.")] = None,
-    url: Url = None,
-    as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
-) -> None:
-    """Write a table of a run for a spreadsheet, pandas or a program."""
-    from ddlp.cli.export import chosen_form, export, export_path
-
-    form = Form.JSON if as_json else chosen_form(form, out)
-    with ask.client(url) as client:
-        export(client, export_path(run, what, form, period), out, form)
-
-
-@runs.command("report")
-def run_report(run: RunRef, url: Url = None, as_json: Json = False) -> None:
-    """Where every second and every joule of a run went, by device, stage and epoch."""
-    from ddlp.cli.report import report_lines
-
-    found = ask.get(url, f"/runs/{run}/report")
-    show_lines(found, report_lines, as_json)
-
-
-@runs.command("compare")
-def run_compare(
-    run_names: Annotated[
-        list[str], typer.Argument(metavar="RUN RUN…", help="Two or more; the first is the base.")
-    ],
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    """Put runs side by side; equal ones are repeats of each other, which gives 95 % intervals."""
-    from ddlp.cli.report import comparison_lines
-
-    asked = "&".join(f"run={quote(name, safe='')}" for name in run_names)
-    show_lines(ask.get(url, f"/runs/compare?{asked}"), comparison_lines, as_json)
-
-
-@runs.command("watch")
-def run_watch(run: RunRef, url: Url = None, as_json: Json = False) -> None:
-    """Follow a run until it is over; the status is 0 only if it was completed."""
-    from ddlp.cli.watch import watch
-
-    if watch(ask.client(url), run, as_json) != RunState.COMPLETED:
-        raise typer.Exit(1)
-
-
-@runs.command("pause")
-def run_pause(run: RunRef, url: Url = None, as_json: Json = False) -> None:
-    """Give out no more work for a run."""
-    _change(run, "pause", url, as_json)
-
-
-@runs.command("resume")
-def run_resume(run: RunRef, url: Url = None, as_json: Json = False) -> None:
-    """Go on with a paused run."""
-    _change(run, "resume", url, as_json)
-
-
-@runs.command("strategy")
-def run_strategy(
-    run: RunRef,
-    strategy: Annotated[str, typer.Argument(help="wrr, mte, bounded, cpu or csd.")],
-    reorder_window: Annotated[int | None, typer.Option(help="For bounded.")] = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    """Go on with another strategy, in the middle of an epoch too."""
-    body = {"strategy": strategy, "reorder_window": reorder_window}
-    info = ask.post(url, f"/runs/{run}/strategy", body)
-    show({"name": info["name"], "strategy": info["strategy"]}, as_json)
-
-
-@runs.command("cancel")
-def run_cancel(run: RunRef, url: Url = None, as_json: Json = False) -> None:
-    """End a run for good."""
-    _change(run, "cancel", url, as_json)
+@devices.command("remove")
+def device_remove(name: DeviceName, url: Url = None, as_json: Json = False) -> None:
+    """Forget a device that has fallen silent."""
+    ask.delete(url, f"/devices/{quote(name, safe='')}")
+    show({"name": name, "removed": True}, as_json)
 
 
 @app.command()
@@ -301,7 +157,8 @@ def verify(
     as_json: Json = False,
 ) -> None:
     """Prove from its certificates that a run delivered every sample exactly once."""
-    from ddlp.cli.verify import check, read, verify_run
+    from ddlp.cli.verify import read, verify_run
+    from ddlp.core.proof import check
 
     path = Path(run)
     result = check(read(path)) if path.is_file() else verify_run(ask.client(url), run)
@@ -359,9 +216,26 @@ def replay(
     show(ask.make(url, f"/runs/{run}/replay", {"name": name}), as_json)
 
 
-def _change(run: str, action: str, url: str | None, as_json: bool) -> None:
-    info: dict[str, Any] = ask.post(url, f"/runs/{run}/{action}", {})
-    show({"name": info["name"], "state": info["state"]}, as_json)
+@app.command()
+def audit(
+    subject: Annotated[
+        str | None, typer.Option(help="Only of the run, dataset, device … so named.")
+    ] = None,
+    action: Annotated[
+        str | None, typer.Option(help="Only this action (run.paused), or its group (run).")
+    ] = None,
+    before: Annotated[int | None, typer.Option(help="Only events with a lower id.")] = None,
+    limit: Limit = 50,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Who did what, the newest first."""
+    from ddlp.cli.audit import COLUMNS, dated
+
+    asked = {"subject": subject, "action": action, "before": before, "limit": limit}
+    given = urlencode({name: value for name, value in asked.items() if value is not None})
+    found = ask.get(url, f"/audit?{given}")
+    show(found if as_json else dated(found), as_json, COLUMNS)
 
 
 def run() -> None:

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from ddlp.cli.child import Child
 from ddlp.cli.embedded_redis import redis_command
+from ddlp.cli.own_key import first_key_command, known_admin, make_own_key
 from ddlp.cli.serve import listen
 from ddlp.core.client import Client
 from ddlp.core.errors import Conflict, InvalidInput, Unavailable
@@ -23,6 +24,8 @@ from ddlp.workers.csd import make_driver
 
 _START_S = 60
 _GLANCE_S = 0.2
+
+_BROKER, _SERVER = _SERVICES = ("redis", "server")
 
 
 class Stack:
@@ -55,7 +58,11 @@ class Stack:
 
     def worker_pids(self) -> list[int]:
         """The workers' main processes."""
-        return [child.pid for child in self._children[2:]]
+        return [child.pid for child in self._workers()]
+
+    def server_pid(self) -> int:
+        """The server's process."""
+        return next(child.pid for child in self._children if child.name == _SERVER)
 
     def watch(self) -> None:
         """Start again what has died."""
@@ -64,8 +71,8 @@ class Stack:
 
     def stop(self) -> None:
         """End all parts: workers together, then the server, then the broker."""
-        order = [self._children[2:], self._children[1:2], self._children[:1]]
-        for together in order:
+        services = [[child] for child in self._children if child.name in _SERVICES]
+        for together in [self._workers(), *reversed(services)]:
             for child in together:
                 child.terminate()
             for child in together:
@@ -75,14 +82,18 @@ class Stack:
             os.close(self._lock)
             self._lock = None
 
+    def _workers(self) -> list[Child]:
+        return [child for child in self._children if child.name not in _SERVICES]
+
     def _start(self) -> None:
         home = self.settings.home.absolute()
         make_home(home)
         self._lock = _take_lock(home)
         self._choose_port()
         self._start_broker(home)
+        self._choose_key()
         self._write_lock()
-        self._add("server", ["serve"])
+        self._add(_SERVER, ["serve"])
         self._wait_until_ready()
         self._add("cpu", ["worker", "--prong", "cpu"])
         for number in range(self.settings.csd_devices):
@@ -96,12 +107,22 @@ class Stack:
             update={"home": self.settings.home.absolute(), "port": port, "url": None}
         )
 
+    def _choose_key(self) -> None:
+        """A key of their own for the parts, where the server asks for one."""
+        made = None if self.settings.keys == "off" else make_own_key(self.settings)
+        self.settings = self.settings.model_copy(update={"key": made})
+
+    @property
+    def key(self) -> str:
+        """The key of the parts; empty where none is asked for."""
+        return "" if self.settings.key is None else self.settings.key.get_secret_value()
+
     def _start_broker(self, home: Path) -> None:
         if self.settings.redis_url is None:
             folder = home / "redis"
             folder.mkdir(exist_ok=True)
             command, url = redis_command(folder)
-            self._children.append(Child("redis", command, home / "logs", dict(os.environ)))
+            self._children.append(Child(_BROKER, command, home / "logs", dict(os.environ)))
             self.settings = self.settings.model_copy(update={"redis_url": url})
         assert self.settings.redis_url is not None
         broker = Broker(self.settings.redis_url)
@@ -116,13 +137,15 @@ class Stack:
                 time.sleep(0.02)
 
     def _add(self, name: str, arguments: list[str]) -> None:
-        environment = dict(os.environ) | _environment(self.settings)
+        # The user's own key may be one of another server.
+        inherited = {name: value for name, value in os.environ.items() if name != "DDLP_KEY"}
+        environment = inherited | _environment(self.settings)
         logs = self.settings.home / "logs"
         self._children.append(Child.of_ddlp(name, arguments, logs, environment))
 
     def _wait_until_ready(self) -> None:
         deadline = time.monotonic() + _START_S
-        with Client(self.url, timeout_s=2, patience_s=0) as client:
+        with Client(self.url, timeout_s=2, patience_s=0, key=self.key) as client:
             while True:
                 self._check_children()
                 try:
@@ -136,7 +159,7 @@ class Stack:
     def _wait_for_devices(self) -> None:
         wanted = 1 + self.settings.csd_devices
         deadline = time.monotonic() + _START_S
-        with Client(self.url) as client:
+        with Client(self.url, key=self.key) as client:
             while sum(device["live"] for device in client.get("/devices")) < wanted:
                 self._check_children()
                 if time.monotonic() > deadline:
@@ -158,6 +181,9 @@ def run_stack(settings: Settings) -> None:
     stop_on_term()
     with suppress(KeyboardInterrupt), Stack(settings) as stack:
         print(f"DDLP is up: {stack.url}  (home {stack.settings.home}, Ctrl-C ends it)", flush=True)
+        if stack.settings.keys == "required" and not known_admin(stack.settings):
+            home = stack.settings.home
+            print(f"Nobody can sign in yet: {first_key_command(home)}", flush=True)
         stay(stack)
     print("DDLP is down.", flush=True)
 

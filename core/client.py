@@ -10,6 +10,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from ddlp.core.errors import DdlpError, InvalidInput, Unavailable, from_status
 from ddlp.core.messages import Message
+from ddlp.core.settings import load_settings
 
 _DROPPED = (ConnectionError, http.client.HTTPException, TimeoutError, OSError)
 
@@ -22,9 +23,19 @@ class _BusyError(Unavailable):
 
 
 class Client:
-    """Talks to one server. Not shared between threads; what got no answer is asked again."""
+    """Talks to one server. Not shared between threads; what got no answer is asked again.
 
-    def __init__(self, url: str, *, timeout_s: float = 60.0, patience_s: float = 10.0) -> None:
+    The key is the one in DDLP_KEY where left out; an empty one is not sent.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        *,
+        timeout_s: float = 60.0,
+        patience_s: float = 10.0,
+        key: str | None = None,
+    ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or not _port_fits(parts):
             raise InvalidInput(f"{url!r} is not an address of a server; write http://HOST:PORT")
@@ -35,6 +46,7 @@ class Client:
         )
         self._connection = kind(parts.hostname, parts.port, timeout=timeout_s)
         self._base = parts.path.rstrip("/") + "/api/v1"
+        self._headers = _key_header(_own_key() if key is None else key)
 
     def get(self, path: str) -> Any:
         """The JSON answer to a GET."""
@@ -60,7 +72,8 @@ class Client:
     def stream(self, path: str) -> Iterator[BinaryIO]:
         """What a GET answers, to be read bit by bit; a connection that breaks is an error."""
         try:
-            self._connection.request("GET", quote(self._base + path, safe="/?=&%"))
+            address = quote(self._base + path, safe="/?=&%")
+            self._connection.request("GET", address, headers=self._headers)
             response = self._connection.getresponse()
             if response.status >= 300:
                 raise _failure(response.status, response.read())
@@ -106,7 +119,9 @@ class Client:
             pause_s = min(max(0.05, pause_s * 2), 1.0)
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> bytes:
-        headers = {"Content-Type": "application/json"} if body is not None else {}
+        headers = dict(self._headers)
+        if body is not None:
+            headers["Content-Type"] = "application/json"
         self._connection.request(method, quote(path, safe="/?=&%"), body=body, headers=headers)
         response = self._connection.getresponse()
         raw = response.read()
@@ -134,6 +149,17 @@ class _Whole:
         if nbytes and not found and self._response.length:
             raise ConnectionError(f"{self._response.length} bytes are missing")
         return found
+
+
+def _own_key() -> str:
+    secret = load_settings().key
+    return "" if secret is None else secret.get_secret_value()
+
+
+def _key_header(key: str) -> dict[str, str]:
+    if not key.isascii() or not key.isprintable() or " " in key:
+        raise InvalidInput("the key (DDLP_KEY) has signs that no key has; copy it again, whole")
+    return {"Authorization": f"Bearer {key}"} if key else {}
 
 
 def _failure(status: int, raw: bytes) -> DdlpError:

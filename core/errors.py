@@ -3,7 +3,8 @@
 DdlpError
 ├── InvalidInput        the caller's value cannot be used              422, exit 2
 │   ├── NotAllowed      it lies outside what the operator allowed      403
-│   └── Unsupported     the request's form is not taken                415
+│   ├── Unsupported     the request's form is not taken                415
+│   └── KeyRefused      no key, or one that is unknown or revoked      401
 ├── NotFound            no such dataset, run, device or epoch          404
 ├── Conflict            the state does not allow it now                409
 │   └── Refused         a stale fencing token                          409
@@ -41,6 +42,12 @@ class Unsupported(InvalidInput):
     """The request's form is not taken."""
 
     status = 415
+
+
+class KeyRefused(InvalidInput):
+    """There is no key, or one that is not known or was revoked."""
+
+    status = 401
 
 
 class NotFound(DdlpError):
@@ -104,6 +111,7 @@ def from_status(status: int, message: str) -> DdlpError:
     """The error that a server reported with this HTTP status."""
     by_status: dict[int, type[DdlpError]] = {
         400: InvalidInput,
+        401: KeyRefused,
         403: NotAllowed,
         404: NotFound,
         409: Conflict,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
 
-from pydantic import Field, ValidationError, field_validator
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from ddlp.core.codecs import Codec
@@ -35,8 +35,16 @@ class Settings(BaseSettings):
     )
     unsafe_listen: bool = Field(
         False,
-        description="Listen beyond loopback although nothing asks for a key yet; only for a "
+        description="Listen beyond loopback although nothing asks for a key; only for a "
         "container network whose published ports stay on loopback.",
+    )
+    keys: Literal["off", "required"] = Field(
+        "off",
+        description="Whether the server asks for a key: `off` serves whoever reaches it, which "
+        "only loopback can; `required` refuses who has none.",
+    )
+    key: SecretStr | None = Field(
+        None, description="Key that workers, loaders and commands show to the server."
     )
     url: str | None = Field(
         None, description="Where workers, loaders and commands reach the server."
@@ -270,6 +278,7 @@ class Settings(BaseSettings):
         marks = {"allowed_hosts": ",", "dataset_roots": ":", "dataset_map": ":"}
         values = {name: getattr(self, name) for name in type(self).model_fields}
         values["dataset_map"] = [f"{theirs}={ours}" for theirs, ours in self.dataset_map.items()]
+        values["key"] = self.key and self.key.get_secret_value()
         return {
             f"DDLP_{name.upper()}": marks[name].join(map(str, value))
             if name in marks
@@ -281,7 +290,9 @@ class Settings(BaseSettings):
     @property
     def server_url(self) -> str:
         """Where the server is reached."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
+        # Who listens everywhere is reached on loopback too.
+        reached = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
+        host = f"[{reached}]" if ":" in reached else reached
         return self.url or f"http://{host}:{self.port}"
 
     @property
@@ -332,9 +343,10 @@ def load_settings(**overrides: object) -> Settings:
 
 def _check_names() -> None:
     """A misspelt variable would be ignored in silence."""
-    known = [f"DDLP_{name.upper()}" for name in Settings.model_fields]
-    for name in os.environ:
-        if name.startswith("DDLP_") and name not in known:
+    known = [name.upper() for name in Settings.model_fields]
+    for variable in os.environ:
+        name = variable.removeprefix("DDLP_")
+        if name != variable and name not in known:
             close = difflib.get_close_matches(name, known, 1)
-            hint = f"; did you mean {close[0]}?" if close else "; unset it"
-            raise InvalidInput(f"{name} is not a setting{hint}")
+            hint = f"; did you mean DDLP_{close[0]}?" if close else "; unset it"
+            raise InvalidInput(f"{variable} is not a setting{hint}")

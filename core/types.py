@@ -23,6 +23,15 @@ class DeviceKind(StrEnum):
         return self is DeviceKind.EMULATED_CSD
 
 
+class DeviceHealth(StrEnum):
+    """Whether a device can be counted on."""
+
+    LIVE = "live"
+    DRAINING = "draining"
+    DRAINED = "drained"
+    SILENT = "silent"
+
+
 class RunState(StrEnum):
     """Where a run stands; `core.lifecycle` holds the allowed changes."""
 
@@ -174,6 +183,22 @@ class Activity(StrEnum):
     TRANSFER = "transfer"
     WAIT = "wait"
     TRAIN = "train"
+
+
+class Scope(StrEnum):
+    """What a key may do; each scope may do all that those before it may."""
+
+    READ = "read"
+    """See everything but keys."""
+    WORK = "work"
+    """What workers and trainers do: register devices, take leases, fetch batches."""
+    ADMIN = "admin"
+    """Everything: make and end runs, add and remove datasets, keys."""
+
+    def covers(self, wanted: "Scope") -> bool:
+        """Whether a key of this scope may do what needs the other one."""
+        order = list(Scope)
+        return order.index(self) >= order.index(wanted)
 
 
 class Domain(StrEnum):

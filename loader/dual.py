@@ -46,6 +46,7 @@ class DualLoader:
     Args:
         run: Name or id of a run on the server.
         url: The server's address; DDLP_URL, else the local one, where left out.
+        key: A key of scope `work`, if the server asks for one; DDLP_KEY where left out.
         device: Where tensors go, such as "cpu" or "cuda:0".
         rank: This process's place among `world_size`.
         world_size: How many processes share the run's batches.
@@ -64,6 +65,7 @@ class DualLoader:
         run: str,
         url: str | None = None,
         *,
+        key: str | None = None,
         device: str = "cpu",
         rank: int = 0,
         world_size: int = 1,
@@ -79,7 +81,7 @@ class DualLoader:
         tensors = TensorOptions(device, normalize, dtype, channels_last)
         options = ReadOptions(device, reader, require_gds)
         options.check_gds()
-        feed = RemoteFeed(url or load_settings().server_url, run, rank, world_size)
+        feed = RemoteFeed(url or load_settings().server_url, run, rank, world_size, key)
         self._rank, self._world_size = rank, world_size
         self._setup(feed, tensors, options, prefetch, wait_timeout_s)
 

@@ -68,9 +68,12 @@ class Feed(Protocol):
 class RemoteFeed:
     """A run on a server."""
 
-    def __init__(self, url: str, run: str, rank: int, world_size: int) -> None:
+    def __init__(
+        self, url: str, run: str, rank: int, world_size: int, key: str | None = None
+    ) -> None:
         self._rank, self._world_size = rank, world_size
-        self._client = Client(url, patience_s=60)
+        self._key = key
+        self._client = Client(url, patience_s=60, key=key)
         body = Attach(rank=rank, world_size=world_size, host=socket.gethostname())
         try:
             answer = self._client.post(f"/runs/{run}/attach", body)
@@ -87,7 +90,7 @@ class RemoteFeed:
         settings = load_settings()
         if not settings.telemetry:
             return lambda: None
-        sampling = sample_host(settings, self._client.url)
+        sampling = sample_host(settings, self._client.url, self._key)
         sampling.start()
         return weakref.finalize(self, sampling.stop)
 
@@ -109,7 +112,7 @@ class RemoteFeed:
     def bad_samples(self) -> list[BadSampleInfo]:
         """What the server has noted; asked over a connection of its own, from any thread."""
         found: list[BadSampleInfo] = []
-        with Client(self._client.url) as client:
+        with Client(self._client.url, key=self._key) as client:
             while True:
                 before = f"&before={found[-1].id}" if found else ""
                 page = client.get(f"{self._path}/bad-samples?limit={_PAGE}{before}")

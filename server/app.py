@@ -14,22 +14,30 @@ from ddlp.server.board import Board
 from ddlp.server.broker import Broker
 from ddlp.server.context import Context
 from ddlp.server.database import Database, migrate
+from ddlp.server.demo import Demo
 from ddlp.server.dispatcher import Dispatcher
+from ddlp.server.keys import Keyring
 from ddlp.server.notary import Notary
 from ddlp.server.packer import Packer
 from ddlp.server.routes import (
+    audit,
     datasets,
+    demo,
     devices,
     events,
     exports,
     feed,
     health,
+    keys,
     leases,
     meters,
     metrics,
+    outlooks,
     packings,
     pipelines,
+    places,
     runs,
+    session,
 )
 from ddlp.server.scanner import Scanner
 from ddlp.server.security import Guard
@@ -48,14 +56,31 @@ def create_api(context: Context) -> FastAPI:
     app = FastAPI(title="DDLP", version=VERSION, lifespan=lifespan, docs_url=None, redoc_url=None)
     app.state.context = context
     # Routes are tried one after the other: those of workers and trainers come first.
-    every = (leases, feed, devices, meters, packings, exports, runs, events, datasets, pipelines)
+    every = (
+        leases,
+        feed,
+        devices,
+        meters,
+        packings,
+        exports,
+        outlooks,
+        runs,
+        events,
+        datasets,
+        pipelines,
+        places,
+        audit,
+        demo,
+        keys,
+        session,
+    )
     for routes in every:
         app.include_router(routes.router, prefix="/api/v1")
     app.include_router(health.router)
     app.include_router(metrics.router)
     app.add_exception_handler(DdlpError, _report)
     app.add_exception_handler(RequestValidationError, _report_invalid)
-    app.add_middleware(Guard, settings=context.settings)
+    app.add_middleware(Guard, settings=context.settings, keyring=context.keyring)
     return app
 
 
@@ -77,11 +102,16 @@ def open_context(settings: Settings) -> Context:
     packer.resume()
     packer.start()
     notary.start()
-    return Context(settings, database, dispatcher, broker, scanner, packer, notary)
+    demo = Demo(database, settings, dispatcher, scanner)
+    keyring = Keyring(database)
+    keyring.start()
+    return Context(settings, database, dispatcher, broker, scanner, packer, notary, demo, keyring)
 
 
 def close_context(context: Context) -> None:
     """Stop the threads; batches on the server's own tmpfs go with it, to be made again."""
+    context.demo.stop()
+    context.keyring.stop()
     context.notary.stop()
     context.packer.stop()
     context.scanner.stop()
@@ -103,5 +133,5 @@ async def _report_invalid(_: Request, error: Exception) -> JSONResponse:
     lines = []
     for problem in error.errors():
         where = ".".join(str(part) for part in problem["loc"] if part != "body") or "the body"
-        lines.append(f"{where}: {problem['msg']}")
+        lines.append(f"{where}: {problem['msg'].removeprefix('Value error, ')}")
     return JSONResponse({"detail": "; ".join(lines)}, status_code=422)

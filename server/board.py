@@ -12,7 +12,6 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from ddlp.core.batchfile import layout
 from ddlp.core.energy import PowerModel
 from ddlp.core.errors import Conflict, DdlpError, NotFound
 from ddlp.core.image.arithmetic import same_arithmetic
@@ -24,13 +23,15 @@ from ddlp.core.schedule import Batch, Limits, Replay, RunSchedule, strategy
 from ddlp.core.schedule.strategies import Strategy
 from ddlp.core.settings import Settings
 from ddlp.core.stages import RecentWork
-from ddlp.core.store import StoreAddress, store_limit
+from ddlp.core.store import StoreAddress
 from ddlp.core.types import BadPolicy, DeviceKind, Prong, RunState, TailPolicy
 from ddlp.server import certificates, ledger, rollups
+from ddlp.server.device_work import DeviceWork, images_made
 from ddlp.server.energy import Charge, EnergyBook
 from ddlp.server.models import Device, Run
 from ddlp.server.telemetry import Telemetry
 from ddlp.server.timeline import Timeline
+from ddlp.server.windows import Windows, batch_bytes
 
 
 @dataclass
@@ -50,6 +51,7 @@ class LiveDevice:
     power: PowerModel
     incarnation: uuid.UUID
     last_seen_at: float
+    drained_at: float | None = None
     gone: bool = False
     discard: list[Attempt] = field(default_factory=list)
     """What it is to clear away itself, at its next sign of life."""
@@ -73,6 +75,7 @@ class LiveDevice:
             power=power_of(row),
             incarnation=row.incarnation,
             last_seen_at=row.last_seen_at,
+            drained_at=row.drained_at,
         )
 
     @property
@@ -145,6 +148,8 @@ class Board:
     runs: dict[uuid.UUID, ActiveRun] = field(default_factory=dict)
     devices: dict[str, LiveDevice] = field(default_factory=dict)
     energy: EnergyBook = field(default_factory=EnergyBook)
+    made: dict[str, DeviceWork] = field(default_factory=dict)
+    """What each device has made, and how much of it lately."""
 
     def charge(self, session: Session, charges: Iterable[Charge], now: float) -> None:
         """Add joules that a meter counted to the figures of the runs that they are shared by."""
@@ -160,6 +165,7 @@ class Board:
     def load(self, session: Session, now: float) -> None:
         """Read everything that is active from the database."""
         self._load_devices(session, now)
+        self.made = {name: DeviceWork(images) for name, images in images_made(session).items()}
         active = select(Run).where(Run.state.in_([state.value for state in ACTIVE]))
         self.runs = {}
         for row in session.scalars(active).all():
@@ -225,19 +231,16 @@ class Board:
 
     def _limits(self, row: Run) -> Limits:
         pipeline = Pipeline.parse(PipelineSpec(transforms=row.transforms))
-        _, nbytes = layout(pipeline.batch_tensors(row.batch_size))
-        settings = self.settings
-        cpu = store_limit(nbytes, settings.cpu_store_bytes, self._free_bytes(Prong.CPU))
-        csd = store_limit(nbytes, settings.csd_store_bytes, self._free_bytes(Prong.CSD))
+        free = {prong: self.free_bytes(prong) for prong in Prong}
         return Limits(
-            stored={Prong.CPU: min(cpu, settings.cpu_window), Prong.CSD: csd},
+            stored=Windows.of(self.settings, row).stored(batch_bytes(row), free),
             calibration_batches=row.calibration,
             sample_s=pipeline.decode.max_seconds,
             on_bad=BadPolicy(row.on_bad),
             bad_share=row.max_bad_share,
         )
 
-    def _free_bytes(self, prong: Prong) -> int | None:
+    def free_bytes(self, prong: Prong) -> int | None:
         """The room in the fullest store of a prong; None where nobody has said."""
         mine = [d for d in self.devices.values() if d.prong is prong and not d.gone]
         rooms = [device.room.free_bytes for device in mine]
@@ -253,13 +256,25 @@ class Board:
             elif not device.gone:
                 self._lose(device, died=False)
 
-    def devices_for(self, run: ActiveRun) -> dict[str, tuple[Prong, int]]:
-        """Prong and worker slots of the live devices that make a run's very bytes."""
-        return {
-            device.name: (device.prong, device.slots)
+    def set_devices(self, run: ActiveRun) -> None:
+        """Tell a run's schedule which live devices make its very bytes, and which of them rest."""
+        able = [
+            device
             for device in self.devices.values()
             if not device.gone and same_arithmetic(device.engine, run.engine)
-        }
+        ]
+        run.schedule.set_devices(
+            {d.name: (d.prong, d.slots) for d in able if d.drained_at is None},
+            {d.name: d.prong for d in able if d.drained_at is not None},
+        )
+
+    def drain(self, device: LiveDevice, now: float) -> None:
+        """Give a device nothing new; where its prong is alone with that, the other takes over."""
+        device.drained_at = now
+        for run in self.runs.values():
+            self.set_devices(run)
+            if not run.schedule.fleet.slots(device.prong):
+                run.schedule.take_back_queued(device.prong, f"{device.name} was drained")
 
     def is_live(self, device: LiveDevice, now: float) -> bool:
         """Whether a device was heard of lately."""
@@ -275,6 +290,12 @@ class Board:
                 )
             self._lose(known, died=True)
         self.devices[device.name] = device
+
+    def forget(self, device: LiveDevice) -> None:
+        """A device that will not come back is none of the board's any more."""
+        if not device.gone:
+            self._lose(device, died=False)
+        del self.devices[device.name]
 
     def heard_of(self, name: str, incarnation: uuid.UUID, now: float) -> LiveDevice:
         """A sign of life; a device that is not known as such must register again."""

@@ -100,7 +100,7 @@ def draw_up(session: Session, run: Run, epoch: Epoch, previous: str) -> Certific
         parts.append(delivered(segment, mine))
     return seal(
         {
-            **_facts(run),
+            **facts(run),
             "storage": run.storage,
             "epoch": epoch.number,
             "state": epoch.state,
@@ -115,7 +115,8 @@ def draw_up(session: Session, run: Run, epoch: Epoch, previous: str) -> Certific
     )
 
 
-def _facts(run: Run) -> dict[str, Any]:
+def facts(run: Run) -> dict[str, Any]:
+    """What decides a run, as its certificates say it."""
     return {
         "run": str(run.id),
         "dataset_version": run.dataset_version,
@@ -136,7 +137,7 @@ def _digest_before(session: Session, run: Run, number: int) -> str:
         .order_by(Epoch.number.desc())
         .limit(1)
     )
-    return genesis(_facts(run)) if before is None else find(session, run, before).digest
+    return genesis(facts(run)) if before is None else find(session, run, before).digest
 
 
 def _consumed(session: Session, epoch: Epoch) -> list[BatchRow]:

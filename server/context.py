@@ -15,7 +15,9 @@ from ddlp.core.settings import Settings
 from ddlp.server import runs
 from ddlp.server.broker import Broker
 from ddlp.server.database import Database
+from ddlp.server.demo import Demo
 from ddlp.server.dispatcher import Dispatcher
+from ddlp.server.keys import Keyring
 from ddlp.server.models import Run
 from ddlp.server.notary import Notary
 from ddlp.server.packer import Packer
@@ -33,6 +35,8 @@ class Context:
     scanner: Scanner
     packer: Packer
     notary: Notary
+    demo: Demo
+    keyring: Keyring
     streams: int = 0
     """Open event streams."""
 

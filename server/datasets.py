@@ -132,7 +132,7 @@ def allowed_path(settings: Settings, uri: str) -> Path:
         there = path.exists()
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidInput(f"{uri!r} is not a path: {error}") from error
-    if not any(path.is_relative_to(root) for root in settings.roots):
+    if not any(path.is_relative_to(root) for root in (*settings.roots, drawn_images(settings))):
         allowed = ", ".join(str(root) for root in settings.roots)
         raise NotAllowed(
             f"{path} is not below a folder that was allowed ({allowed}); "
@@ -141,6 +141,11 @@ def allowed_path(settings: Settings, uri: str) -> Path:
     if not there:
         raise InvalidInput(f"{path} does not exist; give a folder, a manifest, tar files or arrays")
     return path
+
+
+def drawn_images(settings: Settings) -> Path:
+    """Where the server draws images of its own, which may always be read."""
+    return (settings.home / "demo-images").resolve()
 
 
 def place_of(settings: Settings, row: Dataset) -> Path:

@@ -7,12 +7,14 @@ from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from ddlp.core.energy import EnergyReading
+from ddlp.core.errors import Conflict, NotFound
 from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.messages import DeviceInfo, DeviceRegister, Heartbeat, Orders, RoomInfo
 from ddlp.core.settings import Settings
 from ddlp.core.store import StoreAddress
 from ddlp.core.types import DeviceKind, Prong, RunState
 from ddlp.server.board import Board, LiveDevice, power_of
+from ddlp.server.device_figures import UNSEEN, Seen, health_of
 from ddlp.server.energy import Drive
 from ddlp.server.ledger import audit
 from ddlp.server.models import Device, Run
@@ -32,6 +34,7 @@ def register(board: Board, session: Session, body: DeviceRegister, now: float) -
         idle_w=body.power.idle_w,
         power_source=body.power.source,
         registered_at=known.registered_at if known else now,
+        drained_at=known.drained_at if known else None,
         last_seen_at=now,
     )
     board.register(LiveDevice.of(row), now)
@@ -52,7 +55,48 @@ def heartbeat(board: Board, session: Session, name: str, body: Heartbeat, now: f
         board.charge(session, board.energy.take_drive(drive, body.energy, now), now)
     discard = [*device.told, *device.discard]
     device.told, device.discard = device.discard, []
-    return Orders(over=_over(board, session, body.stored), discard=discard)
+    return Orders(
+        over=_over(board, session, body.stored),
+        discard=discard,
+        drained=device.drained_at is not None,
+    )
+
+
+def drain(board: Board, session: Session, name: str, now: float) -> None:
+    """Let a device finish what it holds, and give it nothing new; to say so again is harmless."""
+    device = _find(board, name)
+    if device.drained_at is None:
+        board.drain(device, now)
+        session.get_one(Device, name).drained_at = now
+        audit(session, "device.drain", name, now)
+
+
+def resume(board: Board, session: Session, name: str, now: float) -> None:
+    """Give a drained device work again."""
+    device = _find(board, name)
+    if device.drained_at is not None:
+        device.drained_at = session.get_one(Device, name).drained_at = None
+        audit(session, "device.resume", name, now)
+
+
+def remove(board: Board, session: Session, name: str, now: float) -> None:
+    """Forget a device that has fallen silent; should it come back, it registers as a new one."""
+    device = _find(board, name)
+    if board.is_live(device, now):
+        raise Conflict(
+            f"device {name} is alive on {device.host}; stop its worker, and remove it once it has "
+            f"been silent for {board.settings.device_timeout_s:g} s, or drain it instead"
+        )
+    board.forget(device)
+    session.delete(session.get_one(Device, name))
+    audit(session, "device.remove", name, now, kind=device.kind.value, host=device.host)
+
+
+def _find(board: Board, name: str) -> LiveDevice:
+    device = board.devices.get(name)
+    if device is None:
+        raise NotFound(f"there is no device {name!r}; see all of them with: ddlp device list")
+    return device
 
 
 def _over(board: Board, session: Session, stored: Mapping[uuid.UUID, float]) -> list[uuid.UUID]:
@@ -74,15 +118,18 @@ def _over(board: Board, session: Session, stored: Mapping[uuid.UUID, float]) -> 
     ]
 
 
-def list_all(session: Session, settings: Settings, now: float) -> list[DeviceInfo]:
-    """All devices that ever registered, by name."""
+def list_all(
+    session: Session, settings: Settings, now: float, seen: Mapping[str, Seen] = UNSEEN
+) -> list[DeviceInfo]:
+    """All devices that ever registered, by name; what they do now where it was looked at."""
     rows = session.scalars(select(Device).order_by(Device.name))
-    return [_info(row, now - row.last_seen_at <= settings.device_timeout_s) for row in rows]
+    return [_info(row, settings.device_timeout_s, now, seen.get(row.name)) for row in rows]
 
 
-def _info(row: Device, live: bool) -> DeviceInfo:
+def _info(row: Device, timeout_s: float, now: float, seen: Seen | None) -> DeviceInfo:
     kind = DeviceKind(row.kind)
-    return DeviceInfo(
+    live = now - row.last_seen_at <= timeout_s
+    found = DeviceInfo(
         name=row.name,
         prong=Prong(row.prong),
         kind=kind,
@@ -97,4 +144,9 @@ def _info(row: Device, live: bool) -> DeviceInfo:
         energy=EnergyReading(**row.energy) if row.energy else None,
         live=live,
         last_seen_at=row.last_seen_at,
+        registered_at=row.registered_at,
+        drained_at=row.drained_at,
     )
+    health, said = health_of(found, seen.holds if seen else 0, timeout_s)
+    doing = vars(seen) if seen else {}
+    return found.model_copy(update={**doing, "health": health, "health_words": said})

@@ -24,9 +24,10 @@ from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.messages import Fed, FeedRequest, Lease
 from ddlp.core.schedule import Grant
 from ddlp.core.types import EpochState, Prong, RunState, Spending
-from ddlp.server import files, ledger, reconciler, rollups, serving
+from ddlp.server import files, identity, ledger, reconciler, rollups, serving
 from ddlp.server.board import ActiveRun, Board
 from ddlp.server.database import Database
+from ddlp.server.identity import Identity
 from ddlp.server.models import Run
 
 _TICK_S = 0.1
@@ -47,6 +48,8 @@ class _Call:
     action: Action
     answer: "Future[Any]"
     deferred: bool = False
+    asked_by: Identity | None = field(default_factory=identity.current)
+    """Whose key is behind it: known where the call is made, needed in the thread."""
 
 
 @dataclass
@@ -218,7 +221,8 @@ class Dispatcher:
 
     def _apply(self, call: _Call, session: Session, now: float) -> tuple["Future[Any]", Any] | None:
         try:
-            result = call.action(self._board, session, now)
+            with identity.acting_as(call.asked_by):
+                result = call.action(self._board, session, now)
         except DdlpError as error:
             return call.answer, error
         except SQLAlchemyError:
@@ -258,7 +262,7 @@ class Dispatcher:
                 self._change(session, stopped, RunState.FAILED, now, why)
         leases: list[tuple[Prong, list[Lease]]] = []
         for run in [run for run in self._board.runs.values() if run.state not in TERMINAL]:
-            run.schedule.set_devices(self._board.devices_for(run))
+            self._board.set_devices(run)
             run.schedule.expire(now)
             if run.producing:
                 leases += _messages(run, run.schedule.top_up(now))

@@ -41,14 +41,24 @@ class Metered:
     reading: EnergyReading
     read_at: float
     lowest: LowestPower = field(default_factory=LowestPower)
+    power_w: float | None = None
+    """Over the time between the last two readings, where that can be told."""
+
+    def is_fresh(self, now: float) -> bool:
+        """Whether it was read lately."""
+        return now - self.read_at <= _FRESH_S
 
     def is_measured(self, now: float) -> bool:
         """Whether runs are charged by what it counts."""
-        fresh = now - self.read_at <= _FRESH_S
-        return fresh and self.reading.provenance is Provenance.MEASURED
+        return self.is_fresh(now) and self.reading.provenance is Provenance.MEASURED
 
     def passed(self, reading: EnergyReading, now: float) -> tuple[float, float] | None:
         """Joules and seconds since it was read last; None where that cannot be told."""
+        found = self._passed(reading, now)
+        self.power_w = found[0] / found[1] if found and found[1] > 0 else None
+        return found
+
+    def _passed(self, reading: EnergyReading, now: float) -> tuple[float, float] | None:
         before, before_at = self.reading, self.read_at
         self.reading, self.read_at = reading, now
         if before.joules is None or reading.joules is None or reading.joules < before.joules:
@@ -138,6 +148,11 @@ class EnergyBook:
         """Whether a host's energy of a domain is measured, so that batches are not charged."""
         state = self._hosts.get(host)
         return state is not None and state.is_measured(domain, now)
+
+    def drive(self, name: str, now: float) -> Metered | None:
+        """The meter of a drive, if it was read lately."""
+        meter = self._drives.get(name)
+        return meter if meter is not None and meter.is_fresh(now) else None
 
     def is_drive_measured(self, drive: str, now: float) -> bool:
         """The same of a drive."""

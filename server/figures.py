@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from sqlalchemy import func, select
+from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from ddlp.core.messages import EnergyInfo, ReadInfo
@@ -18,6 +18,8 @@ PRONGS = [prong.value for prong in Prong]
 APART = "idle"
 """Joules of hosts and drives that they would have used anyway."""
 _BESIDE = ("dram", "gpu", APART)
+SOURCES = (*PRONGS, *_BESIDE)
+"""Whatever uses energy."""
 
 
 @dataclass
@@ -80,20 +82,37 @@ def bucket_of(row: Tally) -> Bucket:
 def totals(session: Session, run_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Totals]:
     """The totals of runs by source; what did not happen is zero."""
     found: dict[uuid.UUID, Totals] = defaultdict(lambda: defaultdict(Total))
-    for run_id, source, bucket, first_at, last_at in _summed(session, run_ids):
-        found[run_id][source].add(bucket, first_at, last_at)
+    for row in _summed(session, Tally.run_id.in_(run_ids), Tally.run_id):
+        found[row.key][row.source].add(row.bucket, row.first_at, row.last_at)
     return found
 
 
-def _summed(
-    session: Session, run_ids: Sequence[uuid.UUID]
-) -> list[tuple[uuid.UUID, str, Bucket, int, int]]:
-    """Tallies added up over epochs and devices by the database."""
+def by_device(session: Session, run_id: uuid.UUID) -> dict[tuple[str, str], Total]:
+    """The totals of one run by source and device."""
+    found: dict[tuple[str, str], Total] = defaultdict(Total)
+    for row in _summed(session, Tally.run_id == run_id, Tally.device):
+        found[row.source, row.key].add(row.bucket, row.first_at, row.last_at)
+    return found
+
+
+@dataclass(frozen=True)
+class _Sum:
+    """Tallies of one source, added up for one run or one device."""
+
+    key: Any
+    source: str
+    bucket: Bucket
+    first_at: int
+    last_at: int
+
+
+def _summed(session: Session, which: ColumnElement[bool], key: Any) -> list[_Sum]:
+    """Tallies added up over epochs by the database, and over runs or devices if not told apart."""
     marks = (Tally.emulated, Tally.joules_unknown)
     sums = [func.sum(getattr(Tally, name)).label(name) for name in SUMS]
     query = (
         select(
-            Tally.run_id,
+            key.label("key"),
             Tally.source,
             *marks,
             func.min(Tally.first_at).label("first"),
@@ -101,8 +120,8 @@ def _summed(
             func.max(Tally.peak_bytes).label("peak_bytes"),
             *sums,
         )
-        .where(Tally.run_id.in_(run_ids))
-        .group_by(Tally.run_id, Tally.source, *marks)
+        .where(which)
+        .group_by(key, Tally.source, *marks)
     )
     found = []
     for row in session.execute(query).mappings():
@@ -114,7 +133,7 @@ def _summed(
             emulated=bool(row["emulated"]),
             joules_unknown=bool(row["joules_unknown"]),
         )
-        found.append((row["run_id"], row["source"], bucket, int(row["first"]), int(row["last"])))
+        found.append(_Sum(row["key"], row["source"], bucket, int(row["first"]), int(row["last"])))
     return found
 
 
@@ -140,7 +159,7 @@ def energy(found: Totals) -> list[EnergyInfo]:
     """Joules by source, each with how they were obtained; unknown is never 0."""
     made = sum(found[prong].images for prong in PRONGS)
     entries: list[EnergyInfo] = []
-    for source in (*PRONGS, *_BESIDE):
+    for source in SOURCES:
         images = found[source].images if source in PRONGS else made
         known = _known(source, found[source], images)
         if known or source in PRONGS:
@@ -208,8 +227,14 @@ def method(source: str, provenance: Provenance) -> str:
     return _METHODS.get((source, provenance), usual)
 
 
-def series(session: Session, run_id: uuid.UUID, points: int) -> dict[str, dict[str, list[float]]]:
-    """Images a second and watts by source over a run, in at most so many points each."""
+Line = dict[str, list[float | None]]
+
+
+def series(session: Session, run_id: uuid.UUID, points: int) -> dict[str, Line]:
+    """Images a second and watts by source over a run, in at most so many points each.
+
+    Watts are None for a source of which a device does not say what it draws.
+    """
     bounds = _bounds(session, run_id)
     if not bounds:
         return {}
@@ -224,12 +249,14 @@ def series(session: Session, run_id: uuid.UUID, points: int) -> dict[str, dict[s
         .group_by(Rollup.source, slot)
         .order_by(slot)
     )
-    found: dict[str, dict[str, list[float]]] = {}
+    silent = select(Tally.source).where(Tally.run_id == run_id, Tally.joules_unknown).distinct()
+    unknown = set(session.scalars(silent))
+    found: dict[str, Line] = {}
     for source, place, images, energy_j in session.execute(query):
         line = found.setdefault(source, {"at": [], "images_per_s": [], "watts": []})
         line["at"].append(first + int(place) * step_s)
         line["images_per_s"].append(int(images) / step_s)
-        line["watts"].append(float(energy_j) / step_s)
+        line["watts"].append(None if source in unknown else float(energy_j) / step_s)
     return found
 
 

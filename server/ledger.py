@@ -19,6 +19,7 @@ from ddlp.core.schedule.frontier import Frontier
 from ddlp.core.types import BatchState, End, EpochState, Prong, RunState, TailPolicy
 from ddlp.server import quarantine
 from ddlp.server.database import insert_of
+from ddlp.server.identity import actor
 from ddlp.server.models import (
     AuditEvent,
     BadSample,
@@ -60,8 +61,8 @@ def change_held_up(session: Session, run: Run, reason: str | None, now: float) -
 
 
 def audit(session: Session, action: str, subject: str, now: float, **detail: Any) -> None:
-    """Record who did what; until there are keys everybody is `local`."""
-    session.add(AuditEvent(at=now, actor="local", action=action, subject=subject, detail=detail))
+    """Record who did what: the name of the key that asked, or `local` where none did."""
+    session.add(AuditEvent(at=now, actor=actor(), action=action, subject=subject, detail=detail))
 
 
 def load_epochs(session: Session, run: Run) -> dict[int, EpochSchedule]:

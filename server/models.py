@@ -91,6 +91,8 @@ class Device(Base):
     incarnation: Mapped[uuid.UUID]
     registered_at: Mapped[float]
     last_seen_at: Mapped[float]
+    drained_at: Mapped[float | None]
+    """Since when it is given no work, because somebody said so."""
 
 
 class Run(Base):
@@ -119,6 +121,11 @@ class Run(Base):
     reorder_window: Mapped[int | None]
     calibration: Mapped[int] = mapped_column(default=10, server_default="10")
     replay_of: Mapped[uuid.UUID | None]
+    retry_of: Mapped[uuid.UUID | None]
+    cpu_window: Mapped[int | None]
+    """Batches of the CPU prong that may lie unconsumed; the server's setting where unset."""
+    cpu_store_bytes: Mapped[int | None]
+    csd_store_bytes: Mapped[int | None]
     world_size: Mapped[int]
     tail: Mapped[str] = mapped_column(String(16), default="short", server_default="short")
     tokens: Mapped[int] = mapped_column(default=1, server_default="1")

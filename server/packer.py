@@ -66,7 +66,7 @@ class _Packing:
 
 @dataclass(frozen=True)
 class _Live:
-    """The devices that are alive, and the prongs that runs want something of."""
+    """The devices that are alive, the slots of those that take work, and prongs that runs want."""
 
     incarnations: dict[Prong, dict[str, uuid.UUID]]
     slots: dict[Prong, int]
@@ -276,7 +276,10 @@ class Packer(threading.Thread):
         busy = {prong for name in strategies for prong in STRATEGIES[name].prongs}
         return _Live(
             {p: {row.name: row.incarnation for row in rows} for p, rows in by_prong.items()},
-            {p: sum(row.slots for row in rows) for p, rows in by_prong.items()},
+            {
+                p: sum(row.slots for row in rows if row.drained_at is None)
+                for p, rows in by_prong.items()
+            },
             busy,
         )
 
@@ -310,11 +313,15 @@ class Packer(threading.Thread):
             mine = [packing for packing in self._packings.values() if packing.plan.on is prong]
             room = live.window(prong) - sum(packing.shards.out for packing in mine)
             for packing in sorted(mine, key=lambda packing: packing.row.created_at):
-                packing.waiting = None if live.slots[prong] else _nobody(prong)
+                packing.waiting = None if live.slots[prong] else _nobody(prong, live)
                 while room > 0 and (shard := packing.shards.take(self._clock())) is not None:
                     self._send(prong, PackTask(packing=packing.row.id, shard=shard))
                     room -= 1
 
 
-def _nobody(prong: Prong) -> str:
+def _nobody(prong: Prong, live: _Live) -> str:
+    drained = sorted(live.incarnations[prong])
+    if drained:
+        names = ", ".join(drained)
+        return f"drained: {names}; give it work again with: ddlp device resume {drained[0]}"
     return f"no {prong} device is alive; start one with: ddlp worker --prong {prong}"

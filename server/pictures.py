@@ -1,7 +1,8 @@
 """Pictures of samples, made in short-lived child processes: a decoder's crash harms nobody.
 
 The children also read the samples, so that their limits hold for all bytes of others. A few work at
-a time and a few requests wait for them; whatever comes beyond that is told to come again.
+a time and a few requests wait for them; whatever comes beyond that is told to come again. A page
+that shows many thumbnails has one child make them all beforehand, and they are kept for a while.
 """
 
 import contextlib
@@ -9,33 +10,93 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from ddlp.core.dataset import DatasetIndex
 from ddlp.core.errors import InvalidInput, NotFound, Unavailable
+from ddlp.core.image import thumbnails
 from ddlp.core.messages import Message, PreviewSample
 from ddlp.core.preview import EXPLAINED, PreviewRequest
 from ddlp.server.models import Dataset
+from ddlp.server.thumbnail_cache import ThumbnailCache
 
 _AT_ONCE = threading.BoundedSemaphore(2)
 _ROOM = threading.BoundedSemaphore(12)
 """Requests that are answered or wait: far fewer than the threads that all requests share."""
 _WAIT_S = 10.0
 _THUMBNAIL_S = 10.0
+_SHEET_S = 20.0
 _PREVIEW_S = 60.0
+_CRASHES = 3
+"""Samples of a page that may end a child before the rest is left for later."""
+_TOO_LONG = "it took longer than is waited for; try again later"
+
+_cache = ThumbnailCache()
 
 
 def thumbnail(row: Dataset, sample: int) -> bytes:
     """A small JPEG of one sample."""
     if not 0 <= sample < row.samples:
         raise NotFound(f"dataset {row.name} has no sample {sample}; it has {row.samples}")
+    key = (row.index_path, row.version, sample)
+    known = _cache.get(key)
+    if known is None:
+        known = _one(row, sample)
+        if known is not _TOO_LONG:  # which may be due to what else the machine does
+            _cache.put(key, known)
+    if isinstance(known, str):
+        name = DatasetIndex(Path(row.index_path)).name(sample)
+        raise NotFound(f"no picture can be made of {name}: {known}")
+    return known
+
+
+def _one(row: Dataset, sample: int) -> bytes | str:
     with _turn():
         try:
             return _child("ddlp.core.image.thumbnail", [row.index_path, str(sample)], _THUMBNAIL_S)
-        except (InvalidInput, Unavailable) as error:
-            name = DatasetIndex(Path(row.index_path)).name(sample)
-            raise NotFound(f"no picture can be made of {name}: {error}") from error
+        except InvalidInput as error:
+            return str(error)
+        except Unavailable:
+            return _TOO_LONG
+
+
+def prepare(row: Dataset, samples: Sequence[int]) -> None:
+    """Have one child make the thumbnails that a page will ask for.
+
+    One that ends the child is noted as such, and the next child goes on after it. Where there is
+    no turn to be had, nothing is lost: what is asked for later is made one by one.
+    """
+    missing = [s for s in samples if _cache.get((row.index_path, row.version, s)) is None]
+    with contextlib.suppress(Unavailable):
+        for _ in range(1 + _CRASHES):
+            if not missing:
+                return
+            with _turn():
+                made, ended = _many(row, missing)
+            missing = [sample for sample in missing if sample not in made]
+            if ended is not None and ended is not _TOO_LONG and missing:
+                made[missing.pop(0)] = ended
+            for sample, picture in made.items():
+                _cache.put((row.index_path, row.version, sample), picture)
+            if ended is _TOO_LONG:
+                return
+
+
+def _many(row: Dataset, samples: Sequence[int]) -> tuple[dict[int, bytes | str], str | None]:
+    """What a child made of samples; and what ended it before it was done, if anything did."""
+    arguments = [row.index_path, *map(str, samples)]
+    try:
+        done = subprocess.run(
+            _command("ddlp.core.image.thumbnails", arguments),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_SHEET_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired as error:
+        return thumbnails.parse(error.output or b""), _TOO_LONG
+    return thumbnails.parse(done.stdout), _problem(done)
 
 
 def explain(request: PreviewRequest) -> list[PreviewSample]:
@@ -76,16 +137,31 @@ def _turn() -> Iterator[None]:
 
 
 def _child(module: str, arguments: list[str], timeout_s: float, data: bytes = b"") -> bytes:
-    command = [sys.executable, "-P", "-m", module, str(os.getpid()), *arguments]
     try:
         done = subprocess.run(
-            command, input=data, capture_output=True, timeout=timeout_s, check=False
+            _command(module, arguments),
+            input=data,
+            capture_output=True,
+            timeout=timeout_s,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
         raise Unavailable(f"it took longer than {timeout_s:.0f} s") from error
+    problem = _problem(done)
+    if problem is not None:
+        raise InvalidInput(problem)
+    return done.stdout
+
+
+def _command(module: str, arguments: list[str]) -> list[str]:
+    return [sys.executable, "-P", "-m", module, str(os.getpid()), *arguments]
+
+
+def _problem(done: "subprocess.CompletedProcess[bytes]") -> str | None:
+    """Why a child has no answer, or not all of it."""
     if done.returncode < 0:
-        raise InvalidInput(f"the decoder was ended by signal {-done.returncode}")
+        return f"the decoder was ended by signal {-done.returncode}"
     if done.returncode:
         said = done.stderr.decode(errors="replace").strip().splitlines()
-        raise InvalidInput(said[-1] if said else "it cannot be decoded")
-    return done.stdout
+        return said[-1] if said else "it cannot be decoded"
+    return None

@@ -7,8 +7,11 @@ from sqlalchemy import delete, func, select
 from sqlalchemy.orm import Session
 
 from ddlp.core.messages import BadSampleInfo
+from ddlp.core.messages.statistics import QuarantinedInfo, QuarantinePage
 from ddlp.core.mishap import Mishap
-from ddlp.server.models import BadSample, Run
+from ddlp.server.models import BadSample, Dataset, Run
+
+_RUNS_NAMED = 3
 
 
 def save(
@@ -43,6 +46,54 @@ def counts(session: Session, run_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, in
         .group_by(BadSample.run_id)
     )
     return {run_id: int(count) for run_id, count in session.execute(query)}
+
+
+def of_dataset(session: Session, row: Dataset, offset: int, limit: int) -> QuarantinePage:
+    """Bad samples of all runs over this version of a dataset, each once, those met last first."""
+    mine = (Run.dataset_id == row.id, Run.dataset_version == row.version)
+    met = (
+        select(
+            func.max(BadSample.id).label("last"),
+            func.count().label("times"),
+            func.count(BadSample.run_id.distinct()).label("runs"),
+        )
+        .join(Run, Run.id == BadSample.run_id)
+        .where(*mine)
+        .group_by(BadSample.sample)
+    ).subquery()
+    total = session.scalar(select(func.count()).select_from(met)) or 0
+    page_of_it = (
+        select(BadSample, met.c.times, met.c.runs)
+        .join(met, met.c.last == BadSample.id)
+        .order_by(BadSample.id.desc())
+        .offset(offset)
+        .limit(limit)
+    )
+    found = [
+        QuarantinedInfo(
+            sample=bad.sample,
+            name=bad.name,
+            reason=bad.reason,
+            times=times,
+            runs=_newest_runs(session, row, bad.sample),
+            run_count=runs,
+        )
+        for bad, times, runs in session.execute(page_of_it)
+    ]
+    return QuarantinePage(total=total, samples=found)
+
+
+def _newest_runs(session: Session, row: Dataset, sample: int) -> list[str]:
+    query = (
+        select(Run.name)
+        .join(BadSample, BadSample.run_id == Run.id)
+        .where(Run.dataset_id == row.id, Run.dataset_version == row.version)
+        .where(BadSample.sample == sample)
+        .group_by(Run.id, Run.name, Run.created_at)
+        .order_by(Run.created_at.desc())
+        .limit(_RUNS_NAMED)
+    )
+    return list(session.scalars(query))
 
 
 def _info(row: BadSample) -> BadSampleInfo:

@@ -65,6 +65,19 @@ def report(session: Session, run: Run, known: Circumstances) -> RunReport:
     )
 
 
+def devices(session: Session, run: Run) -> list[DeviceReport]:
+    """What each device did for a run, without its epochs."""
+    return _devices(figures.by_device(session, run.id))
+
+
+def _devices(found: Found) -> list[DeviceReport]:
+    return [
+        _device(source, device, total)
+        for (source, device), total in sorted(found.items())
+        if source != TRAINER
+    ]
+
+
 def _epoch_times(session: Session, run: Run) -> dict[int, float | None]:
     query = select(Epoch.number, Epoch.started_at, Epoch.ended_at).where(Epoch.run_id == run.id)
     return {
@@ -133,11 +146,7 @@ def _part(found: Found, known: Circumstances, seconds: float | None) -> dict[str
         "seconds": seconds,
         "images_per_s": trainer.images / seconds if seconds and trainer.images else None,
         "stall": stall(trainer.bucket.spent_s, known),
-        "devices": [
-            _device(source, device, total)
-            for (source, device), total in sorted(found.items())
-            if source != TRAINER
-        ],
+        "devices": _devices(found),
         "cpu_s_per_1000_images": _per_1000(makers, images, "cpu_s"),
         "memory_byte_s_per_1000_images": _per_1000(makers, images, "memory_byte_s"),
         **_joules_per_image(found, images),

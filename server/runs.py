@@ -3,13 +3,14 @@
 import time
 import uuid
 from collections.abc import Sequence
+from typing import Any
 
 from sqlalchemy import func, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
-from ddlp.core.batchfile import layout
 from ddlp.core.errors import Conflict, InvalidInput, NotFound
+from ddlp.core.lifecycle import ACTIVE
 from ddlp.core.messages import (
     DeviceInfo,
     EpochInfo,
@@ -22,17 +23,19 @@ from ddlp.core.messages import (
 )
 from ddlp.core.messages.reports import RunReport
 from ddlp.core.messages.timeline import TimelineInfo
-from ddlp.core.pipeline import ENGINE, Pipeline, PipelineSpec
+from ddlp.core.pipeline import ENGINE
+from ddlp.core.plan import RunPlan
 from ddlp.core.schedule import STRATEGIES, Replay, strategy
 from ddlp.core.stalls import Circumstances
 from ddlp.core.store import room
-from ddlp.core.types import BadPolicy, EpochState, Prong, RunState, TailPolicy
+from ddlp.core.types import BadPolicy, DeviceKind, EpochState, Prong, RunState, TailPolicy
 from ddlp.server import certificates, datasets, figures, pipelines, quarantine, reports
 from ddlp.server.board import ActiveRun, run_plan
 from ddlp.server.database import refers_to_nothing
 from ddlp.server.ledger import audit
-from ddlp.server.models import Dataset, Epoch, Run, RunTrace
+from ddlp.server.models import Dataset, Device, Epoch, Run, RunTrace
 from ddlp.server.timeline import unpack
+from ddlp.server.windows import batch_bytes
 
 _COPIED = (
     "dataset_id",
@@ -51,8 +54,11 @@ _COPIED = (
     "tail",
     "on_bad",
     "max_bad_share",
+    "cpu_window",
+    "cpu_store_bytes",
+    "csd_store_bytes",
 )
-"""What a replay shares with the run that it follows."""
+"""What a run that is made like another one shares with it."""
 
 
 def create(session: Session, body: RunCreate) -> Run:
@@ -60,11 +66,7 @@ def create(session: Session, body: RunCreate) -> Run:
     strategy(body.strategy, body.reorder_window)
     dataset = datasets.find_ready(session, body.dataset)
     pipeline = pipelines.find(session, body.pipeline)
-    if body.batch_size > dataset.samples:
-        raise InvalidInput(
-            f"batch size {body.batch_size} is larger than dataset {dataset.name} "
-            f"({dataset.samples} samples); choose at most {dataset.samples}"
-        )
+    check_batch_size(dataset, body.batch_size)
     now = time.time()
     row = Run(
         name=body.name or _free_name(session, body.dataset),
@@ -87,11 +89,14 @@ def create(session: Session, body: RunCreate) -> Run:
         tail=body.tail.value,
         on_bad=body.on_bad.value,
         max_bad_share=body.max_bad_share,
+        cpu_window=body.cpu_window,
+        cpu_store_bytes=body.cpu_store_bytes,
+        csd_store_bytes=body.csd_store_bytes,
         state=RunState.CREATED.value,
         created_at=now,
     )
-    _check_world(row)
-    _add(session, row)
+    check_world(run_plan(row))
+    add(session, row)
     audit(session, "run.create", row.name, now, **body.model_dump(mode="json"))
     return row
 
@@ -105,23 +110,22 @@ def create_replay(session: Session, ref: str, body: ReplayCreate) -> Run:
             f"run {source.name} is {source.state} with {len(recorded)} of {source.epochs} epochs "
             "complete; only one that was completed can be replayed"
         )
-    copied = {name: getattr(source, name) for name in _COPIED}
-    now = time.time()
-    row = Run(
-        **copied,
-        name=body.name or _free_name(session, source.dataset),
-        engine=ENGINE,
-        strategy=Replay.name,
-        replay_of=source.id,
-        state=RunState.CREATED.value,
-        created_at=now,
-    )
-    _add(session, row)
-    audit(session, "run.replay", row.name, now, of=source.name)
+    name = body.name or _free_name(session, source.dataset)
+    row = made_like(source, name=name, strategy=Replay.name, replay_of=source.id)
+    add(session, row)
+    audit(session, "run.replay", row.name, row.created_at, of=source.name)
     return row
 
 
-def _add(session: Session, row: Run) -> None:
+def made_like(source: Run, **fields: Any) -> Run:
+    """A run like another one, as far as nothing else is said."""
+    copied = {name: getattr(source, name) for name in _COPIED}
+    new = {"engine": ENGINE, "state": RunState.CREATED.value, "created_at": time.time()}
+    return Run(**{**copied, **new, **fields})
+
+
+def add(session: Session, row: Run) -> None:
+    """Remember a run."""
     try:
         session.add(row)
         session.flush()
@@ -135,8 +139,7 @@ def _add(session: Session, row: Run) -> None:
 
 def check_room(run: Run, devices: Sequence[DeviceInfo]) -> None:
     """Refuse a run that none of the devices that live has room for."""
-    pipeline = Pipeline.parse(PipelineSpec(transforms=run.transforms))
-    _, nbytes = layout(pipeline.batch_tensors(run.batch_size))
+    nbytes = batch_bytes(run)
     prongs = STRATEGIES[run.strategy].prongs
     mine = [device for device in devices if device.live and device.prong in prongs]
     problems = [
@@ -163,12 +166,6 @@ def find(session: Session, ref: str) -> Run:
     if row is None:
         raise NotFound(f"there is no run {ref}; see: ddlp run list")
     return row
-
-
-def page(session: Session, before: float | None, limit: int) -> list[Run]:
-    """Runs, the newest first, created before a time."""
-    query = select(Run).order_by(Run.created_at.desc()).limit(limit)
-    return list(session.scalars(query if before is None else query.where(Run.created_at < before)))
 
 
 def work_spec(session: Session, run: Run) -> WorkSpec:
@@ -210,7 +207,23 @@ def infos(session: Session, rows: Sequence[Run]) -> list[RunInfo]:
     totals = figures.totals(session, ids)
     bad = quarantine.counts(session, ids)
     reads = figures.reads(session, ids)
-    return [_info(row, totals[row.id], bad.get(row.id, 0), reads.get(row.id, [])) for row in rows]
+    found = [_info(row, totals[row.id], bad.get(row.id, 0), reads.get(row.id, [])) for row in rows]
+    if not any(info.state in ACTIVE for info in found):
+        return found
+    waiting = _emulated_prongs(session)
+    return [_foreseen(info, waiting) if info.state in ACTIVE else info for info in found]
+
+
+def _emulated_prongs(session: Session) -> set[str]:
+    """Prongs that an emulated device may work for."""
+    kinds = [kind.value for kind in DeviceKind if kind.emulated]
+    return set(session.scalars(select(Device.prong).where(Device.kind.in_(kinds)).distinct()))
+
+
+def _foreseen(info: RunInfo, emulated: set[str]) -> RunInfo:
+    """Mark what emulated devices are about to make, before the first of it is counted."""
+    used = {prong.value for prong in STRATEGIES[info.strategy].prongs}
+    return info.model_copy(update={"emulated": sorted(emulated & used | set(info.emulated))})
 
 
 def _info(run: Run, totals: figures.Totals, bad_samples: int, reads: list[ReadInfo]) -> RunInfo:
@@ -230,6 +243,7 @@ def _info(run: Run, totals: figures.Totals, bad_samples: int, reads: list[ReadIn
         reorder_window=run.reorder_window,
         calibration=run.calibration,
         replay_of=run.replay_of,
+        retry_of=run.retry_of,
         world_size=run.world_size,
         tail=TailPolicy(run.tail),
         on_bad=BadPolicy(run.on_bad),
@@ -279,14 +293,23 @@ def circumstances(run: Run, totals: figures.Totals) -> Circumstances:
     )
 
 
-def _check_world(run: Run) -> None:
-    plan = run_plan(run)
-    if run.world_size > run.samples:
-        raise InvalidInput(f"{run.world_size} ranks cannot share {run.samples} samples")
+def check_batch_size(dataset: Dataset, batch_size: int) -> None:
+    """Refuse batches that a dataset cannot fill."""
+    if batch_size > dataset.samples:
+        raise InvalidInput(
+            f"batch size {batch_size} is larger than dataset {dataset.name} "
+            f"({dataset.samples} samples); choose at most {dataset.samples}"
+        )
+
+
+def check_world(plan: RunPlan) -> None:
+    """Refuse more ranks than samples or whole batches can be given to."""
+    if plan.world_size > plan.samples:
+        raise InvalidInput(f"{plan.world_size} ranks cannot share {plan.samples} samples")
     if not plan.batches:
         raise InvalidInput(
-            f"{run.samples} samples do not fill one batch of {run.batch_size} for each of "
-            f"{run.world_size} ranks; use a smaller batch size, or tail short or pad"
+            f"{plan.samples} samples do not fill one batch of {plan.batch_size} for each of "
+            f"{plan.world_size} ranks; use a smaller batch size, or tail short or pad"
         )
 
 

@@ -1,56 +1,137 @@
-"""What every request must satisfy while there are no keys: a known Host, and JSON in every change.
+"""What every request must satisfy: a known Host, a key of the scope it needs, JSON in every change.
 
 A page on another site can make a browser send a request here, but it can neither choose the Host
-header (DNS rebinding is refused) nor send JSON without asking first (which is never granted). What
-a GET makes the server work for, pictures, is refused to it by what browsers say of themselves.
+header (DNS rebinding is refused), nor send JSON without asking first (which is never granted), nor
+hide from which site it comes. What a GET makes the server work for, pictures, is refused to it too.
 """
 
-from urllib.parse import urlsplit
+from urllib.parse import quote, urlsplit
 
-from starlette.requests import Request
-from starlette.responses import JSONResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request, cookie_parser
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as Asgi
 
-from ddlp.core.errors import NotAllowed
+from ddlp.core.errors import DdlpError, InvalidInput, KeyRefused, NotAllowed, Unsupported
 from ddlp.core.settings import LOOPBACK, Settings
+from ddlp.core.types import Scope
+from ddlp.server.identity import Identity, acting_as
+from ddlp.server.keys import Keyring
+
+COOKIE = "ddlp_key"
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
+_EVERYWHERE = frozenset({"0.0.0.0", "::"})
+_OPEN = frozenset({"/healthz", "/readyz", "/signin", "/api/v1/session"})
+_KEYS = ("/keys", "/api/v1/keys")
+_WORK = frozenset(
+    {
+        ("leases", 1, "claim"),
+        ("leases", 1, "report"),
+        ("devices", 0, "devices"),
+        ("devices", 2, "heartbeat"),
+        ("meters", 0, "meters"),
+        ("packings", 2, "claim"),
+        ("packings", 2, "news"),
+        ("packings", 2, "report"),
+        ("runs", 2, "attach"),
+        ("runs", 2, "feed"),
+        ("runs", 2, "rewind"),
+        ("runs", 2, "damaged"),
+    }
+)
+"""What workers and trainers POST: resource, parts that follow it, and the last of them."""
+
+Headers = dict[str, str]
 
 
 class Guard:
     """ASGI middleware."""
 
-    def __init__(self, app: ASGIApp, settings: Settings) -> None:
+    def __init__(self, app: ASGIApp, settings: Settings, keyring: Keyring) -> None:
         self._app = app
-        self._hosts = LOOPBACK | set(settings.allowed_hosts)
+        self._keyring = keyring
+        self._required = settings.keys == "required"
+        self._hosts = LOOPBACK | set(settings.allowed_hosts) | ({settings.host} - _EVERYWHERE)
 
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
-        if scope["type"] == "http":
-            refusal = self._refusal(scope)
-            if refusal is not None:
-                await refusal(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
-
-    def _refusal(self, scope: Scope) -> JSONResponse | None:
+    async def __call__(self, scope: Asgi, receive: Receive, send: Send) -> None:
+        """Pass a request on in the name of its key, or refuse it."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
         headers = {
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
+        try:
+            self._check_host(headers)
+            if scope["method"] not in _READING:
+                _check_change(headers)
+            identity = await self._identify(headers)
+            self._check_scope(scope, identity)
+        except DdlpError as error:
+            await _refusal(scope, headers, error)(scope, receive, send)
+            return
+        with acting_as(identity):
+            await self._app(scope, receive, send)
+
+    def _check_host(self, headers: Headers) -> None:
         host = _host_name(headers.get("host", ""))
         if host not in self._hosts:
-            return _say(
-                400,
-                f"host {host!r} is not served here; name it in DDLP_ALLOWED_HOSTS if it should be",
+            raise _BadHostError(
+                f"host {host!r} is not served here; name it in DDLP_ALLOWED_HOSTS if it should be"
             )
-        if scope["method"] in _READING:
-            return None
-        kind = headers.get("content-type", "").split(";")[0].strip().lower()
-        if kind != "application/json":
-            return _say(
-                415, f"a body of type {kind or 'unknown'!r} is not taken; send application/json"
+
+    async def _identify(self, headers: Headers) -> Identity | None:
+        """Who asks; a key that is sent by a program must be good, whether one is needed or not."""
+        shown = headers.get("authorization")
+        if shown is not None:
+            kind, _, key = shown.partition(" ")
+            if kind.lower() != "bearer":
+                raise KeyRefused("the header Authorization is not taken; write: Bearer KEY")
+            found = await self._find(key.strip())
+            if found is None:
+                raise KeyRefused(
+                    "this key is not known or was revoked; ask an administrator for another, and "
+                    "put it into DDLP_KEY"
+                )
+            return found
+        # Cookies are shared by all servers of a host: one that is not known may be of another one.
+        key = cookie_parser(headers["cookie"]).get(COOKIE, "") if "cookie" in headers else ""
+        return await self._find(key) if key else None
+
+    async def _find(self, key: str) -> Identity | None:
+        known = self._keyring.check(key)
+        return known if known is not None else await run_in_threadpool(self._keyring.search, key)
+
+    def _check_scope(self, scope: Asgi, identity: Identity | None) -> None:
+        path = scope["path"]
+        if path in _OPEN or path.startswith("/static/"):
+            return
+        wanted = needed_scope(scope["method"], path)
+        if identity is not None:
+            if not identity.scope.covers(wanted):
+                raise NotAllowed(
+                    f"key {identity.name} has scope {identity.scope}, and this needs {wanted}; "
+                    "use a key of that scope"
+                )
+        elif self._required:
+            raise KeyRefused(
+                f"this server asks for a key, here one of scope {wanted}; put it into DDLP_KEY, or "
+                "make one on the server's machine: ddlp keys create NAME --scope admin --local"
             )
-        return None
+
+
+def needed_scope(method: str, path: str) -> Scope:
+    """What a key must be good for."""
+    if path in _KEYS or path.startswith("/api/v1/keys/"):
+        return Scope.ADMIN
+    if method in _READING:
+        return Scope.READ
+    parts = path.split("/")
+    if method == "POST" and path.startswith("/api/v1/") and len(parts) < 8:
+        return Scope.WORK if (parts[3], len(parts) - 4, parts[-1]) in _WORK else Scope.ADMIN
+    return Scope.ADMIN
 
 
 def refuse_cross_site(request: Request) -> None:
@@ -61,11 +142,58 @@ def refuse_cross_site(request: Request) -> None:
 
 def check_listen(settings: Settings) -> None:
     """Refuse to listen beyond loopback while nothing asks for a key."""
-    if settings.host not in LOOPBACK and not settings.unsafe_listen:
+    safe = settings.host in LOOPBACK or settings.keys == "required"
+    if not safe and not settings.unsafe_listen:
         raise NotAllowed(
             f"DDLP_HOST={settings.host} would open the server to the network without any key; "
-            "use 127.0.0.1, or set DDLP_UNSAFE_LISTEN=1 inside a closed container network"
+            "use 127.0.0.1, ask for keys with DDLP_KEYS=required, or set DDLP_UNSAFE_LISTEN=1 "
+            "inside a closed container network"
         )
+
+
+class _BadHostError(InvalidInput):
+    """The request is meant for somebody else."""
+
+    status = 400
+
+
+def _check_change(headers: Headers) -> None:
+    """Refuse what a form or a script of another site can send."""
+    kind = headers.get("content-type", "").split(";")[0].strip().lower()
+    if kind != "application/json":
+        raise Unsupported(
+            f"a body of type {kind or 'unknown'!r} is not taken; send application/json"
+        )
+    if headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+        raise NotAllowed("changes are not taken from pages of other sites; use this server's own")
+    origin = headers.get("origin")
+    if origin is not None and _site(origin) != headers["host"].lower():
+        raise NotAllowed(
+            f"changes are not taken from pages of {origin!r}; a proxy must pass on the header Host"
+        )
+
+
+def _refusal(scope: Asgi, headers: Headers, error: DdlpError) -> Response:
+    """The answer to a request that is refused: people who open a page are led to sign in."""
+    opens_page = (
+        scope["method"] == "GET"
+        and "text/html" in headers.get("accept", "")
+        and "hx-request" not in headers
+        and not scope["path"].startswith("/api/")
+    )
+    if opens_page and error.status in (401, 403):
+        query = scope["query_string"].decode("latin-1")
+        wanted = scope["path"] + (f"?{query}" if query else "")
+        return RedirectResponse(f"/signin?next={quote(wanted, safe='/')}", status_code=303)
+    challenge = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
+    return JSONResponse({"detail": str(error)}, status_code=error.status, headers=challenge)
+
+
+def _site(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return None
 
 
 def _host_name(header: str) -> str:
@@ -73,7 +201,3 @@ def _host_name(header: str) -> str:
         return urlsplit(f"//{header}").hostname or ""
     except ValueError:
         return ""
-
-
-def _say(status: int, message: str) -> JSONResponse:
-    return JSONResponse({"detail": message}, status_code=status)

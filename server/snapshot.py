@@ -12,6 +12,8 @@ from ddlp.server.telemetry import TRAINER
 
 _SEEN_S = 15
 """Over so many seconds it is said what the trainer waits for."""
+_POWER_S = 10
+"""Joules come in lumps: watts are means over so many seconds."""
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,8 @@ class Snapshot:
     trainer_silent_s: float | None
     """Seconds since a trainer was last heard of; None while none has come."""
     live_devices: dict[str, str] = field(default_factory=dict)
+    watts: dict[str, float] = field(default_factory=dict)
+    """By source, of those that used something lately."""
 
 
 def take(board: Board, run_id: uuid.UUID, now: float) -> Snapshot:
@@ -78,7 +82,18 @@ def take(board: Board, run_id: uuid.UUID, now: float) -> Snapshot:
             for device in board.devices.values()
             if board.is_live(device, now) and device.prong in run.schedule.strategy.prongs
         },
+        watts=_watts(run, now),
     )
+
+
+def _watts(run: ActiveRun, now: float) -> dict[str, float]:
+    found = {}
+    for source in figures.SOURCES:
+        recent = run.telemetry.recent(now, source, _POWER_S)
+        joules = recent.joules_modelled + recent.joules_measured
+        if joules > 0:
+            found[source] = joules / _POWER_S
+    return found
 
 
 def _circumstances(board: Board, run: ActiveRun, now: float) -> Circumstances:

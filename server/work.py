@@ -21,6 +21,7 @@ from ddlp.core.schedule import Batch, Holder, Made
 from ddlp.core.store import batch_name
 from ddlp.core.types import DeviceKind, Domain
 from ddlp.server.board import ActiveRun, Board, LiveDevice
+from ddlp.server.device_work import DeviceWork
 from ddlp.server.telemetry import Bucket
 from ddlp.server.timeline import Maker
 
@@ -52,10 +53,24 @@ def _claim(board: Board, body: Claim, lease: Lease, now: float) -> Granted:
             f"run {run.name} needs the arithmetic of engine {run.engine}, not {device.engine}"
         )
     key = lease.epoch, lease.index, lease.token
+    if device is not None and device.drained_at is not None:
+        _check_held(run, lease, body)
     deadline = run.schedule.claim(*key, Holder(body.device, body.process), now)
     batch = run.schedule.in_hand(*key)
     losses = batch.losses + batch.kills
     return Granted(lease=lease.model_copy(update={"losses": losses}), lasts_s=deadline - now)
+
+
+def _check_held(run: ActiveRun, lease: Lease, body: Claim) -> None:
+    """A drained device may only go on with what it holds already; the rest others get at once."""
+    key = lease.epoch, lease.index, lease.token
+    batch = run.schedule.in_hand(*key)
+    rival = batch.rival
+    holder = rival.device if rival is not None and rival.token == lease.token else batch.device
+    if holder != body.device:
+        reason = f"device {body.device} is drained; resume it to give it work"
+        run.schedule.decline(*key, reason)
+        raise Refused(reason)
 
 
 def report(board: Board, body: Reports, now: float) -> Reported:
@@ -109,6 +124,7 @@ def _commit(board: Board, run: ActiveRun, device: LiveDevice, commit: Commit, no
         return False
     run.engines.add(device.engine)
     run.work.add(device.prong, commit.times)
+    board.made.setdefault(device.name, DeviceWork()).add(now, batch.samples, commit.seconds)
     bucket = _bucket(commit, batch)
     bucket.emulated = device.kind.emulated
     _charge(board, run, device, commit, bucket, now)

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
 
@@ -111,9 +112,9 @@ class UpProcess:
     def __exit__(self, *_: object) -> None:
         self.stop()
 
-    def client(self) -> Client:
+    def client(self, key: str = "") -> Client:
         """A client for its API."""
-        return Client(self.url)
+        return Client(self.url, key=key)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         """End it and wait."""
@@ -141,6 +142,41 @@ def up(
     with UpProcess(home, [images, scratch], cpu_workers="2") as running:
         add_fruit(running, images)
         yield running
+
+
+@dataclass(frozen=True)
+class Locked:
+    """A stack that asks for keys, and one key of each scope."""
+
+    up: UpProcess
+    admin: str
+    work: str
+    read: str
+
+
+@pytest.fixture(scope="session")
+def locked(tmp_path_factory: pytest.TempPathFactory, images: Path) -> Iterator[Locked]:
+    """A stack that asks for keys; the first key is made beside it."""
+    home = tmp_path_factory.mktemp("locked")
+    with UpProcess(home, [images], cpu_workers="1", keys="required") as running:
+        command = [sys.executable, "-m", "ddlp.cli", "keys", "create", "boss", "--scope", "admin"]
+        made = subprocess.run(
+            [*command, "--local", "--json"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env=os.environ | {"DDLP_HOME": str(home)},
+            check=True,
+        )
+        admin = json.loads(made.stdout)["key"]
+        with running.client(admin) as client:
+            work, read = (
+                client.post("/keys", {"name": f"a-{scope}", "scope": scope})["key"]
+                for scope in ("work", "read")
+            )
+            add_dataset(client, images, "fruit")
+            client.post("/pipelines", {"name": "small", **SMALL_PIPELINE})
+        yield Locked(running, admin, work, read)
 
 
 def add_dataset(client: Client, data: Path, name: str) -> dict[str, Any]:

@@ -31,7 +31,8 @@ esac
 """
 NPM = """#!/bin/bash
 echo "npm $1" >> ../calls
-mkdir -p node_modules/htmx.org/dist/ext node_modules/uplot/dist
+mkdir -p node_modules/htmx.org/dist/ext node_modules/uplot/dist node_modules/axe-core
+touch node_modules/axe-core/{LICENSE,axe.min.js}
 touch node_modules/htmx.org/{LICENSE,dist/htmx.min.js,dist/ext/hx-sse.min.js}
 touch node_modules/uplot/{LICENSE,dist/uPlot.iife.min.js,dist/uPlot.min.css}
 """
@@ -108,6 +109,10 @@ def test_setup_fetches_the_javascript(tree: Tree) -> None:
         "htmx.LICENSE.txt",
         "uPlot.LICENSE.txt",
     }
+    assert {path.name for path in (tree.folder / "tests/web/vendor").iterdir()} == {
+        "axe.min.js",
+        "axe.LICENSE.txt",
+    }
     assert not (tree.folder / "web/node_modules").exists()
 
 
@@ -120,9 +125,10 @@ def test_setup_notices_a_change(tree: Tree, name: str) -> None:
     assert tree.setup() == []
 
 
-def test_setup_restores_javascript_that_is_gone(tree: Tree) -> None:
+@pytest.mark.parametrize("folder", ["web/static/vendor", "tests/web/vendor"])
+def test_setup_restores_javascript_that_is_gone(tree: Tree, folder: str) -> None:
     tree.setup()
-    shutil.rmtree(tree.folder / "web/static/vendor")
+    shutil.rmtree(tree.folder / folder)
     assert "npm ci" in tree.setup()
 
 

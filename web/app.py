@@ -1,7 +1,5 @@
 """The whole application: the API with its pages, and what a browser may load."""
 
-from pathlib import Path
-
 from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.datastructures import MutableHeaders
@@ -12,24 +10,48 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from ddlp.core.errors import DdlpError
 from ddlp.server.app import create_api
 from ddlp.server.context import Context
-from ddlp.web import data_pages
-from ddlp.web.pages import router, templates
+from ddlp.web import (
+    audit_pages,
+    compare_pages,
+    data_pages,
+    device_pages,
+    first_start_pages,
+    key_pages,
+    new_run_pages,
+    run_list_pages,
+    run_pages,
+)
+from ddlp.web.fingerprint import STATIC
+from ddlp.web.live import Hub
+from ddlp.web.templating import templates
 
-_STATIC = Path(__file__).parent / "static"
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
 
 
 def create_app(context: Context) -> FastAPI:
     """Pages over the API; nothing is loaded from other hosts."""
     app = create_api(context)
-    app.include_router(router)
-    app.include_router(data_pages.router)
-    app.mount("/static", StaticFiles(directory=_STATIC), name="static")
+    app.state.hub = Hub()
+    # Routes are tried one after the other: a run's own name comes last.
+    for routes in (
+        run_list_pages,
+        compare_pages,
+        data_pages,
+        first_start_pages,
+        key_pages,
+        new_run_pages,
+        device_pages,
+        audit_pages,
+        run_pages,
+    ):
+        app.include_router(routes.router)
+    app.mount("/static", StaticFiles(directory=STATIC), name="static")
     app.add_exception_handler(DdlpError, _explain)
     app.add_exception_handler(HTTPException, _explain)
+    app.add_exception_handler(Exception, _explain)
     app.add_middleware(_Headers)
     return app
 
@@ -38,9 +60,10 @@ async def _explain(request: Request, error: Exception) -> Response:
     """Errors as a page for people, as JSON for programs."""
     if isinstance(error, HTTPException):
         status, message = error.status_code, str(error.detail)
-    else:
-        assert isinstance(error, DdlpError)
+    elif isinstance(error, DdlpError):
         status, message = error.status, str(error)
+    else:  # it is in the log as well
+        status, message = 500, f"the server met an error that it did not expect: {error!r}"
     if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
         return JSONResponse({"detail": message}, status_code=status)
     page: HTMLResponse = templates.TemplateResponse(
@@ -62,6 +85,8 @@ class _Headers:
                 headers["Content-Security-Policy"] = _POLICY
                 headers["X-Content-Type-Options"] = "nosniff"
                 headers["Referrer-Policy"] = "no-referrer"
+                if scope["path"].startswith("/static/") and b"v=" in scope["query_string"]:
+                    headers["Cache-Control"] = "public, max-age=31536000, immutable"
             await send(message)
 
         await self._app(scope, receive, send_with_headers)

@@ -1,11 +1,13 @@
 """View models of datasets and of bad samples."""
 
 from dataclasses import dataclass
-from urllib.parse import quote
+from urllib.parse import urlencode
 
 from ddlp.core.messages import BadSampleInfo, DatasetInfo, PackingInfo, RejectedInfo, RunInfo
+from ddlp.core.messages.statistics import PlacesInfo
 from ddlp.core.types import BadPolicy, DatasetState, Prong
 from ddlp.core.units import duration, size
+from ddlp.web.sample_views import picture_address
 
 _POLICIES = {
     BadPolicy.FAIL: "A sample that cannot be used ends the run.",
@@ -38,8 +40,6 @@ class BadView:
     limit: str
     rows: list[BadRow]
     more: str | None
-    source: str
-    """Where this part of the page can be had again."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +61,44 @@ class DatasetView:
     size: str
     rejected: int
     facts: list[tuple[str, str]]
+    removal: str
+    """What removing it means."""
+    after_removal: str
+    """Where its page leads then: what failed can be registered again."""
+
+
+@dataclass(frozen=True)
+class PlaceView:
+    """A place that somebody types, and what is known of it."""
+
+    uri: str
+    words: str
+    usable: bool
+    problem: str | None
+    places: list[str]
+    """How the path could go on."""
+
+
+_KINDS = {
+    "folder": "a folder with one subfolder of images a class",
+    "manifest": "a manifest that lists images",
+    "tar": "tar files of images",
+    "array": "arrays of images",
+    "packed": "packed records",
+}
+
+
+def place_view(found: PlacesInfo, uri: str) -> PlaceView:
+    """What the form says of the place that stands in it."""
+    if found.kind is not None:
+        words = f"It looks like {_KINDS.get(found.kind, found.kind)}."
+    elif uri:
+        words = "" if found.problem else "What it is will be seen when it is scanned."
+    else:
+        words = f"Below {' or '.join(found.places)}." if found.places else "No folder was allowed."
+    return PlaceView(
+        uri, words, found.kind is not None, found.problem if uri else None, found.places
+    )
 
 
 def bad_view(info: RunInfo, newest: list[BadSampleInfo]) -> BadView:
@@ -76,7 +114,6 @@ def bad_view(info: RunInfo, newest: list[BadSampleInfo]) -> BadView:
         ),
         rows=[_bad_row(info, entry) for entry in newest],
         more=f"{older:,} earlier ones: ddlp run bad {info.name} --all" if older > 0 else None,
-        source=f"/runs/{info.name}/bad",
     )
 
 
@@ -104,7 +141,23 @@ def dataset_view(info: DatasetInfo) -> DatasetView:
         size=size(info.total_bytes) if ready else "—",
         rejected=info.rejected,
         facts=_facts(info),
+        removal=_removal(info),
+        after_removal=(
+            f"/datasets?{urlencode({'uri': info.uri, 'name': info.name})}#register"
+            if info.state is DatasetState.FAILED and info.packing is None
+            else "/datasets"
+        ),
     )
+
+
+def _removal(info: DatasetInfo) -> str:
+    """The question before it is removed."""
+    shards = (
+        "Shards that the server made for it are deleted."
+        if info.packing
+        else ("Its files stay where they are.")
+    )
+    return f"Remove dataset {info.name}? Its index is deleted. {shards}"
 
 
 def _progress(info: DatasetInfo) -> tuple[str, int]:
@@ -131,9 +184,8 @@ def rejected_rows(found: list[RejectedInfo]) -> list[tuple[str, str]]:
 
 
 def _bad_row(info: RunInfo, entry: BadSampleInfo) -> BadRow:
-    dataset, version = quote(info.dataset), info.dataset_version[:12]
     return BadRow(
-        thumbnail=f"/api/v1/datasets/{dataset}/samples/{entry.sample}/thumbnail?version={version}",
+        thumbnail=picture_address(info.dataset, info.dataset_version, entry.sample),
         name=entry.name,
         reason=entry.reason,
         done="skipped" if entry.substitute is None else f"replaced by sample {entry.substitute}",

@@ -40,6 +40,8 @@ class SpentView:
     title: str
     sentence: str
     parts: list[SpentPart]
+    legend: list[tuple[str, str, str]]
+    """Kind, words and percent of everything there is, so that nothing moves when a part comes."""
     summary: str
 
 
@@ -60,8 +62,15 @@ def spent_view(spent_s: Mapping[Spending, float], sentence: str, live: bool) -> 
         title=f"{title} · {when}" if parts else title,
         sentence=sentence,
         parts=parts,
+        legend=_legend(parts),
         summary=summary or "no trainer has asked for a batch yet",
     )
+
+
+def _legend(parts: list[SpentPart]) -> list[tuple[str, str, str]]:
+    known = {part.kind: part.percent for part in parts}
+    nothing = "0 %" if parts else "—"
+    return [(what.value, words, known.get(what.value, nothing)) for what, words in WORDS.items()]
 
 
 def _percent(share: float) -> str:

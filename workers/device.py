@@ -22,6 +22,7 @@ from ddlp.workers.csd.driver import CsdDriver, Health
 from ddlp.workers.csd.host import HostCpu
 from ddlp.workers.csd.registry import make_driver
 from ddlp.workers.csd.usage import Usage
+from ddlp.workers.intake import Intake
 from ddlp.workers.keeper import StoreKeeper
 from ddlp.workers.watchdog import Watchdog, start_anew
 
@@ -89,12 +90,15 @@ def _own_name(prong: Prong) -> str:
 class Presence(threading.Thread):
     """Registers a device and keeps saying that it lives."""
 
-    def __init__(self, device: WorkerDevice, url: str, watchdog: Watchdog, usage: Usage) -> None:
+    def __init__(
+        self, device: WorkerDevice, url: str, watchdog: Watchdog, usage: Usage, intake: Intake
+    ) -> None:
         super().__init__(name="presence", daemon=True)
         self._watchdog = watchdog
         self._death_signal = parent_death_signal()
         self._device = device
         self._usage = usage
+        self._intake = intake
         self._keeper = StoreKeeper(device.store, device.options, device.serve)
         self._client = Client(url, timeout_s=5, patience_s=0)
         self._incarnation = uuid.uuid4()
@@ -122,7 +126,7 @@ class Presence(threading.Thread):
                 log.error("the server refuses this device: %s", error)
             if self._stopping.wait(_PERIOD_S):
                 return
-            if self._watchdog.stuck():
+            if self._intake.is_open and self._watchdog.stuck():
                 log.error("messages wait but none is taken; starting the worker anew")
                 start_anew(self._death_signal)
 
@@ -154,7 +158,9 @@ class Presence(threading.Thread):
         room, stored = self._keeper.take_news()
         body = Heartbeat(incarnation=self._incarnation, room=room, stored=stored, energy=energy)
         answer = self._client.post(f"/devices/{self._device.name}/heartbeat", body)
-        self._keeper.obey(Orders.model_validate(answer))
+        orders = Orders.model_validate(answer)
+        self._keeper.obey(orders)
+        self._intake.set_open(not orders.drained)
 
     def _health(self) -> Health:
         try:

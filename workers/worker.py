@@ -25,6 +25,7 @@ from ddlp.core.settings import Settings
 from ddlp.core.types import DeviceKind
 from ddlp.workers.csd.usage import Usage
 from ddlp.workers.device import Presence, WorkerDevice
+from ddlp.workers.intake import Intake
 from ddlp.workers.packing import Ending, PackBench
 from ddlp.workers.tasks import Bench
 from ddlp.workers.watchdog import Watchdog
@@ -51,7 +52,8 @@ def _serve(settings: Settings, redis_url: str, device: WorkerDevice) -> None:
     end = Ending()
     _add_pack_task(celery, lambda: PackBench(device, settings.server_url, end), usage)
     watchdog = Watchdog(redis_url, device.prong.value, _Progress())
-    presence = Presence(device, settings.server_url, watchdog, usage)
+    intake = Intake(device.prong.value)
+    presence = Presence(device, settings.server_url, watchdog, usage, intake)
     sampling = _sampling(settings, device)
     main = os.getpid()
 
@@ -59,7 +61,8 @@ def _serve(settings: Settings, redis_url: str, device: WorkerDevice) -> None:
     def logging_is_ours(**_: Any) -> None:
         """Celery sets up no logging of its own where somebody listens for it."""
 
-    def ready(**_: Any) -> None:
+    def ready(sender: Any, **_: Any) -> None:
+        intake.attach(sender)
         presence.start()
         if sampling is not None:
             sampling.start()

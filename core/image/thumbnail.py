@@ -18,7 +18,7 @@ from ddlp.core.dataset.encoded import image_file
 from ddlp.core.process import die_with_parent
 
 SIDE = 96
-_MEMORY_BYTES = 2 << 30
+MEMORY_BYTES = 2 << 30
 _SECONDS = 10
 
 
@@ -46,7 +46,7 @@ def main() -> None:
     die_with_parent(int(parent))
     ImageFile.LOAD_TRUNCATED_IMAGES = True  # for the whole process, which is why it has its own
     # Not RLIMIT_AS: the index and the pixels of a large dataset are mapped, and cost nothing.
-    resource.setrlimit(resource.RLIMIT_DATA, (_MEMORY_BYTES, _MEMORY_BYTES))
+    resource.setrlimit(resource.RLIMIT_DATA, (MEMORY_BYTES, MEMORY_BYTES))
     resource.setrlimit(resource.RLIMIT_CPU, (_SECONDS, _SECONDS))
     try:
         made = thumbnail(encoded(DatasetIndex(Path(index_path)), int(sample)))

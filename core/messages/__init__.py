@@ -2,6 +2,7 @@
 
 from ddlp.core.messages.base import Message, Name
 from ddlp.core.messages.energy import DomainReading, HostSample
+from ddlp.core.messages.limits import LimitsChange, LimitsInfo
 from ddlp.core.messages.packing import (
     PACK_MARK,
     ForecastInfo,
@@ -31,6 +32,8 @@ from ddlp.core.messages.training import (
 )
 from ddlp.core.messages.users import (
     BadSampleInfo,
+    CancelInfo,
+    CancelMany,
     DatasetCreate,
     DatasetInfo,
     DatasetRemoved,
@@ -41,6 +44,7 @@ from ddlp.core.messages.users import (
     PreviewSample,
     RejectedInfo,
     ReplayCreate,
+    RetryCreate,
     RunCreate,
     RunInfo,
     ScanInfo,
@@ -71,6 +75,8 @@ __all__ = [
     "Attached",
     "Attempt",
     "BadSampleInfo",
+    "CancelInfo",
+    "CancelMany",
     "Claim",
     "Claimed",
     "Commit",
@@ -93,6 +99,8 @@ __all__ = [
     "Heartbeat",
     "HostSample",
     "Lease",
+    "LimitsChange",
+    "LimitsInfo",
     "Message",
     "Name",
     "Orders",
@@ -109,6 +117,7 @@ __all__ = [
     "ReplayCreate",
     "Reported",
     "Reports",
+    "RetryCreate",
     "Rewind",
     "RoomInfo",
     "RunCreate",

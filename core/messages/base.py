@@ -2,9 +2,22 @@
 
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
+
+_ADDRESSES = frozenset({"new", "compare", "cancel", "forecast"})
+
+
+def _not_an_address(name: str) -> str:
+    """A run of such a name would have no page of its own."""
+    if name in _ADDRESSES:
+        raise ValueError(f"{name} is an address of the pages; choose another name")
+    return name
+
+
+RunName = Annotated[Name, AfterValidator(_not_an_address)]
+"""Stands in addresses behind /runs/, beside a few words that mean something else there."""
 
 
 class Message(BaseModel):

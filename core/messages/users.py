@@ -5,7 +5,15 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ddlp.core.messages.base import Message, Name
+from ddlp.core.messages.base import Message, Name, RunName
+from ddlp.core.messages.limits import (
+    CPU_BYTES,
+    CPU_WINDOW,
+    CSD_BYTES,
+    CpuWindow,
+    LimitsInfo,
+    StoreBytes,
+)
 from ddlp.core.messages.packing import PackingInfo
 from ddlp.core.messages.reports import StallInfo
 from ddlp.core.messages.training import ReadInfo
@@ -111,7 +119,7 @@ class PipelineInfo(Message):
 class RunCreate(Message):
     """Everything that decides a run."""
 
-    name: Name | None = Field(None, description="A name for it; made up where left out.")
+    name: RunName | None = Field(None, description="A name for it; made up where left out.")
     dataset: Name
     pipeline: Name = "imagenet-train"
     batch_size: int = Field(64, ge=1, le=65_536)
@@ -142,6 +150,15 @@ class RunCreate(Message):
         description="Share of an epoch's samples that may be bad before the run fails; "
         "above 0, one always may.",
     )
+    cpu_window: CpuWindow | None = Field(
+        None, description=f"{CPU_WINDOW}; the server's setting where left out."
+    )
+    cpu_store_bytes: StoreBytes | None = Field(
+        None, description=f"{CPU_BYTES}; the server's setting where left out."
+    )
+    csd_store_bytes: StoreBytes | None = Field(
+        None, description=f"{CSD_BYTES}; the server's setting where left out."
+    )
 
 
 class StrategyChange(Message):
@@ -154,7 +171,29 @@ class StrategyChange(Message):
 class ReplayCreate(Message):
     """Make a run that delivers the batches of another one in the same order."""
 
-    name: Name | None = Field(None, description="A name for it; made up where left out.")
+    name: RunName | None = Field(None, description="A name for it; made up where left out.")
+
+
+class RetryCreate(Message):
+    """Try a run that failed or was cancelled again, as a new run."""
+
+    name: RunName | None = Field(
+        None, description="A name for it; the old one with the next free number where left out."
+    )
+
+
+class CancelMany(Message):
+    """Cancel several runs at once."""
+
+    runs: list[str] = Field(min_length=1, max_length=200, description="Names or ids.")
+
+
+class CancelInfo(Message):
+    """What became of one run that was to be cancelled."""
+
+    run: str = Field(description="As it was asked for.")
+    cancelled: bool
+    reason: str | None = Field(description="Why it was not cancelled.")
 
 
 class EpochInfo(Message):
@@ -205,10 +244,14 @@ class RunInfo(Message):
     reorder_window: int | None
     calibration: int
     replay_of: uuid.UUID | None = Field(description="The run whose order it follows.")
+    retry_of: uuid.UUID | None = Field(None, description="The run that it tries again.")
     world_size: int
     tail: TailPolicy
     on_bad: BadPolicy
     max_bad_share: float
+    limits: LimitsInfo | None = Field(
+        None, description="How much of it may lie unconsumed; left out of lists of runs."
+    )
     bad_samples: int = Field(description="Samples that were skipped or replaced, over all epochs.")
     state: RunState
     reason: str | None

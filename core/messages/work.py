@@ -14,8 +14,10 @@ from ddlp.core.schedule.reports import Grant
 from ddlp.core.stages import StageTimes
 from ddlp.core.types import (
     BadPolicy,
+    DeviceHealth,
     DeviceKind,
     Prong,
+    Provenance,
 )
 
 
@@ -49,6 +51,14 @@ class DeviceRegister(Message):
     power: PowerModel
 
 
+class WattsInfo(Message):
+    """What something draws now, and how that is known."""
+
+    watts: float | None = Field(ge=0, description="Null where it is not known.")
+    provenance: Provenance
+    method: str
+
+
 class DeviceInfo(Message):
     """A registered device."""
 
@@ -68,6 +78,27 @@ class DeviceInfo(Message):
     )
     live: bool
     last_seen_at: float
+    registered_at: float | None = Field(None, description="When it first registered.")
+    drained_at: float | None = Field(
+        None, description="Since when it is given no work, because somebody said so."
+    )
+    health: DeviceHealth = DeviceHealth.LIVE
+    health_words: str = Field("", description="The same as a sentence.")
+    holds: int | None = Field(None, description="Batches that it is at.")
+    images_per_s: float | None = Field(
+        None, description="What it made over the last seconds; null while it makes nothing."
+    )
+    images_made: int | None = Field(None, description="For all runs that are kept.")
+    busy: float | None = Field(
+        None, ge=0, le=1, description="Share of its slots' last seconds spent making batches."
+    )
+    runs: list[str] = Field([], description="Active runs that it works for, or is counted on by.")
+    draws: WattsInfo = Field(
+        default_factory=lambda: WattsInfo(
+            watts=None, provenance=Provenance.UNAVAILABLE, method="nobody has said"
+        ),
+        description="What it draws now.",
+    )
 
 
 class Heartbeat(Message):
@@ -91,10 +122,11 @@ class Attempt(Message):
 
 
 class Orders(Message):
-    """What a device may clear out of its store, where the server cannot reach it."""
+    """What a device is to do: clear what the server cannot reach out of its store, or rest."""
 
     over: list[uuid.UUID] = Field([], description="Runs of which nothing is needed any more.")
     discard: list[Attempt] = Field([], description="Attempts that count no more.")
+    drained: bool = Field(False, description="Finish what is at hand, and take nothing new.")
 
 
 class WorkSpec(Message):

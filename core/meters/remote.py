@@ -9,12 +9,12 @@ from ddlp.core.settings import Settings
 _TIMEOUT_S = 5.0
 
 
-def sample_host(settings: Settings, url: str) -> Sampling:
+def sample_host(settings: Settings, url: str, key: str | None = None) -> Sampling:
     """A thread, not started yet, that samples this host for a server if no other process does."""
 
     def send(sample: HostSample) -> None:
         # A connection each: there is one sample in two seconds, and none is left open at the end.
-        with Client(url, timeout_s=_TIMEOUT_S, patience_s=0) as client:
+        with Client(url, timeout_s=_TIMEOUT_S, patience_s=0, key=key) as client:
             client.post("/meters", sample)
 
     return Sampling(OnePerHost(url), lambda: HostMeters(settings), send)

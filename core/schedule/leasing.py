@@ -159,6 +159,8 @@ class Leasing(ScheduleState):
         for (device, _), held in self._held.items():
             if held and device in self.fleet.members and self.fleet.members[device].prong is prong:
                 queued -= len(held)
+                if not self.fleet.members[device].slots:
+                    continue  # it finishes these, and takes no more
                 begun = held[0].started_at
                 taken_s = 0.0 if begun is None else now - begun
                 free_s.append(max(0.0, each_s - taken_s) + each_s * (len(held) - 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ddlp.core.errors import Refused
 from ddlp.core.mishap import Mishap
@@ -18,6 +18,7 @@ from ddlp.core.types import EpochState, Prong
 
 _REST_S = 0.5
 _LONGEST_REST_S = 15.0
+NO_DEVICES: Mapping[str, Prong] = {}
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,8 @@ class ScheduleState:
         self.room = dict(self.limits.stored)
         """Batches of a prong that its store has proved to hold; at most what the limits say."""
         self.resting: dict[Prong, Rest] = {}
+        self.drained: list[str] = []
+        """Devices that would serve it if they were not told to rest."""
         self.fleet = Fleet(self.plan.batch_size)
         if not self.rank_epoch:
             self.rank_epoch = [0] * self.plan.world_size
@@ -71,10 +74,16 @@ class ScheduleState:
             line[:] = [batch for batch in line if batch.epoch not in over]
         return changed
 
-    def set_devices(self, devices: Mapping[str, tuple[Prong, int]]) -> None:
-        """Which devices serve the run now, with their prong and worker slots."""
-        mine = {name: d for name, d in devices.items() if d[0] in self.strategy.prongs}
-        self.fleet.set_devices(mine)
+    def set_devices(
+        self, devices: Mapping[str, tuple[Prong, int]], drained: Mapping[str, Prong] = NO_DEVICES
+    ) -> None:
+        """Which devices serve the run now, with their prong and worker slots.
+
+        Those that are drained finish what they hold, and serve it no further.
+        """
+        prongs = self.strategy.prongs
+        self.fleet.set_devices({name: d for name, d in devices.items() if d[0] in prongs})
+        self.drained = sorted(name for name, prong in drained.items() if prong in prongs)
 
     def find(self, epoch: int, index: int) -> Batch | None:
         """A batch that is under way."""
@@ -116,10 +125,27 @@ class ScheduleState:
         prongs = self.strategy.prongs
         if not self.fleet.alive(prongs):
             wanted = " or ".join(prongs)
+            if self.drained:
+                are = "is" if len(self.drained) == 1 else "are"
+                return (
+                    f"no device works for {wanted}: {', '.join(self.drained)} {are} drained; "
+                    f"give it work again with: ddlp device resume {self.drained[0]}"
+                )
             start = f"ddlp worker --prong {prongs[0]}"
             return f"no live device serves {wanted}; start one with: {start}"
         told = [f"{prong} rests: {rest.reason}" for prong, rest in self.resting.items()]
         return "; ".join(told) or None
+
+    def set_stored(self, stored: Mapping[Prong, int]) -> None:
+        """Hold the run to other windows from now on; what is under way is let finish.
+
+        A store that has proved to hold less than it may goes on from what it has proved.
+        """
+        before = self.limits.stored
+        self.limits = replace(self.limits, stored=dict(stored))
+        for prong, most in stored.items():
+            proved = self.room[prong] < before[prong]
+            self.room[prong] = min(most, self.room[prong]) if proved else most
 
     def found_room(self, prong: Prong) -> None:
         """A batch of a prong was stored: it may store more again."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from ddlp.core.errors import Held, InvalidInput, Refused
 from ddlp.core.mishap import Mishap
 from ddlp.core.schedule.batch import Batch
@@ -213,6 +215,31 @@ class Working(Leasing):
             elif batch.state.in_flight:
                 self._give_back(batch, batch.token, reason)
         return lost
+
+    def holders(self) -> Counter[str]:
+        """How many batches each device is at."""
+        found: Counter[str] = Counter()
+        for batch in [b for e in self.epochs.values() for b in e.under_way.in_flight()]:
+            rival = batch.rival.device if batch.rival is not None else None
+            found.update(name for name in (batch.device, rival) if name is not None)
+        return found
+
+    def take_back_queued(self, prong: Prong, reason: str) -> None:
+        """A prong gets no more work: what waits in its queue goes to whoever is left."""
+        for batch in [b for e in self.epochs.values() for b in e.under_way.in_flight()]:
+            rival = batch.rival
+            if rival is not None and rival.device is None and rival.prong is prong:
+                self._give_back(batch, rival.token, reason)
+            if batch.state is BatchState.QUEUED and batch.prong is prong:
+                self._give_back(batch, batch.token, reason)
+
+    def decline(self, epoch: int, index: int, token: int, reason: str) -> None:
+        """A device that is to get no work was offered a lease: somebody else gets it at once."""
+        batch = self.in_hand(epoch, index, token)
+        rival = batch.rival
+        mine = rival if rival is not None and rival.token == token else batch
+        if mine.device is None:
+            self._give_back(batch, token, reason)
 
     def _lose(self, batch: Batch, reason: str) -> None:
         if batch.started_at is not None:

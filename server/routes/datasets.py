@@ -7,7 +7,8 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse, Response
 from starlette.concurrency import run_in_threadpool
 
-from ddlp.core.dataset import delete_index
+from ddlp.core.dataset import DatasetIndex, delete_index
+from ddlp.core.dataset.selection import page as page_of
 from ddlp.core.errors import InvalidInput, NotFound
 from ddlp.core.messages import (
     DatasetCreate,
@@ -18,8 +19,18 @@ from ddlp.core.messages import (
     PreviewSample,
     RejectedInfo,
 )
+from ddlp.core.messages.statistics import DatasetStatistics, QuarantinePage, SamplePage
 from ddlp.core.preview import PreviewRequest
-from ddlp.server import datasets, forecasts, pack_folders, packings, pictures, pipelines
+from ddlp.server import (
+    datasets,
+    forecasts,
+    pack_folders,
+    packings,
+    pictures,
+    pipelines,
+    quarantine,
+    statistics,
+)
 from ddlp.server.context import Context, ContextDep, SessionDep
 from ddlp.server.forecasts import Expected, ForecastQuery
 from ddlp.server.models import Dataset
@@ -27,12 +38,23 @@ from ddlp.server.security import refuse_cross_site
 
 router = APIRouter(prefix="/datasets", tags=["datasets"])
 
+
+def find_ready(name: str, context: ContextDep) -> Dataset:
+    """A dataset that can be used; the database is let go before it is."""
+    with context.database.session() as session:
+        return datasets.find_ready(session, name)
+
+
+ReadyDep = Annotated[Dataset, Depends(find_ready)]
+
 Offset = Annotated[int, Query(ge=0)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 OnlyCopy = Annotated[
     bool, Query(description="Remove shards of the server's even if their origin is gone.")
 ]
 Samples = Annotated[str, Query(description="Sample numbers, separated by commas.")]
+ClassName = Annotated[str | None, Query(alias="class", description="Of this class only.")]
+Seed = Annotated[int, Query(ge=0, lt=2**63, description="0: in their order; else shuffled.")]
 _MOST_SHOWN = 64
 _KEEP = {"Cache-Control": "private, max-age=300"}
 # These start processes, so the page of another site must not ask for them.
@@ -107,13 +129,37 @@ def rejected(
     return datasets.rejected(datasets.find_ready(session, name), offset, limit)
 
 
+@router.get("/{name}/statistics")
+def show_statistics(row: ReadyDep) -> DatasetStatistics:
+    """How its samples are spread over classes and sizes; computed once a version."""
+    return statistics.of(row)
+
+
+@router.get("/{name}/quarantine")
+def quarantined(
+    name: str, session: SessionDep, offset: Offset = 0, limit: Limit = 100
+) -> QuarantinePage:
+    """Samples that runs over it skipped or replaced, each once, those met last first."""
+    return quarantine.of_dataset(session, datasets.find_ready(session, name), offset, limit)
+
+
+@router.get("/{name}/samples")
+def samples(
+    row: ReadyDep,
+    class_name: ClassName = None,
+    seed: Seed = 0,
+    offset: Offset = 0,
+    limit: Limit = 24,
+) -> SamplePage:
+    """Some of its samples, of one class or of all, in their order or shuffled."""
+    return page_of(DatasetIndex(Path(row.index_path)), class_name, seed, offset, limit)
+
+
 @router.get("/{name}/samples/{sample}/thumbnail", response_class=Response, dependencies=_OWN_SITE)
-def thumbnail(name: str, sample: int, context: ContextDep, version: str = "") -> Response:
+def thumbnail(sample: int, row: ReadyDep, version: str = "") -> Response:
     """A small JPEG of one sample, where one can be made; of this version, if one is named."""
-    with context.database.session() as session:
-        row = datasets.find_ready(session, name)
     if not row.version.startswith(version):
-        raise NotFound(f"dataset {name} has version {row.version[:12]} now, not {version}")
+        raise NotFound(f"dataset {row.name} has version {row.version[:12]} now, not {version}")
     try:
         picture = pictures.thumbnail(row, sample)
     except NotFound as error:  # trying again soon would cost as much and give as little

@@ -1,18 +1,33 @@
 """Devices."""
 
 from fastapi import APIRouter
+from starlette.concurrency import run_in_threadpool
 
 from ddlp.core.messages import DeviceInfo, DeviceRegister, Heartbeat, Orders
-from ddlp.server import devices
-from ddlp.server.context import ContextDep, SessionDep, done
+from ddlp.server import device_figures, devices
+from ddlp.server.context import Context, ContextDep, done
 
 router = APIRouter(prefix="/devices", tags=["devices"])
 
 
 @router.get("")
-def list_all(session: SessionDep, context: ContextDep) -> list[DeviceInfo]:
-    """All devices that ever registered, and whether they are alive."""
-    return devices.list_all(session, context.settings, context.dispatcher.now())
+async def list_all(context: ContextDep) -> list[DeviceInfo]:
+    """All devices that ever registered: what they are, whether they live, what they do now."""
+    return await read_all(context)
+
+
+async def read_all(context: Context) -> list[DeviceInfo]:
+    """All devices with what they do now; only the board is looked at in the dispatcher's thread."""
+    seen = await done(
+        context.dispatcher.call(lambda board, _, now: device_figures.look(board, now))
+    )
+
+    def read() -> list[DeviceInfo]:
+        with context.database.session() as session:
+            now = context.dispatcher.now()
+            return devices.list_all(session, context.settings, now, seen)
+
+    return await run_in_threadpool(read)
 
 
 @router.post("", status_code=201)
@@ -28,3 +43,25 @@ async def heartbeat(name: str, body: Heartbeat, context: ContextDep) -> Orders:
         context.dispatcher.call(lambda board, s, now: devices.heartbeat(board, s, name, body, now))
     )
     return orders
+
+
+@router.post("/{name}/drain", status_code=204)
+async def drain(name: str, context: ContextDep) -> None:
+    """Let a device finish what it holds and give it nothing new, until it is resumed.
+
+    The other devices of its prong go on; where there is none, the other prong takes over. It stays
+    drained when it, or the server, is started anew.
+    """
+    await done(context.dispatcher.call(lambda board, s, now: devices.drain(board, s, name, now)))
+
+
+@router.post("/{name}/resume", status_code=204)
+async def resume(name: str, context: ContextDep) -> None:
+    """Give a drained device work again."""
+    await done(context.dispatcher.call(lambda board, s, now: devices.resume(board, s, name, now)))
+
+
+@router.delete("/{name}", status_code=204)
+async def remove(name: str, context: ContextDep) -> None:
+    """Forget a device that has fallen silent; one that is alive is refused."""
+    await done(context.dispatcher.call(lambda board, s, now: devices.remove(board, s, name, now)))

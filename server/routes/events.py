@@ -2,11 +2,13 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from dataclasses import asdict
 
 from fastapi import APIRouter, Request
-from starlette.responses import StreamingResponse
+from starlette.responses import JSONResponse, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from ddlp.core.errors import NotFound, Unavailable
 from ddlp.core.lifecycle import TERMINAL
@@ -17,7 +19,7 @@ from ddlp.server.models import Run
 from ddlp.server.snapshot import Snapshot
 
 PERIOD_S = 0.5
-MAX_STREAMS = 200
+MAX_STREAMS = 512
 
 router = APIRouter(prefix="/runs", tags=["events"])
 
@@ -27,13 +29,13 @@ async def events(ref: str, request: Request, context: ContextDep) -> StreamingRe
     """`snapshot` events while the run lives, one `end` event when it is over."""
     run = await find_run(context, ref)
 
-    async def lines() -> AsyncIterator[str]:
+    async def lines() -> AsyncGenerator[str | bytes, None]:
         async for seen in watch(context, run):
             yield event("snapshot", json.dumps(asdict(seen)))
         ended = await find_run(context, ref)
         yield event("end", json.dumps({"state": ended.state, "reason": ended.reason}))
 
-    return stream(context, lines())
+    return Stream(context, lines())
 
 
 async def watch(context: Context, run: Run) -> AsyncIterator[Snapshot]:
@@ -54,18 +56,24 @@ def event(name: str, data: str) -> str:
     return f"event: {name}\n{lines}\n"
 
 
-def stream(context: Context, lines: AsyncIterator[str]) -> StreamingResponse:
-    """A bounded number of open streams; each is counted out when its reader goes."""
-    if context.streams >= MAX_STREAMS:
-        raise Unavailable(f"{MAX_STREAMS} live pages are open already; close one")
+class Stream(StreamingResponse):
+    """Events as they come; one of a bounded number, counted out when its reader goes."""
 
-    async def counted() -> AsyncIterator[str]:
-        context.streams += 1
+    def __init__(self, context: Context, lines: AsyncGenerator[str | bytes, None]) -> None:
+        headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+        super().__init__(lines, media_type="text/event-stream", headers=headers)
+        self._context = context
+        self._lines = lines
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send them, or refuse to; nothing comes between the look at the number and its change."""
+        if self._context.streams >= MAX_STREAMS:
+            words = f"{MAX_STREAMS} live pages are open already; close one"
+            await JSONResponse({"detail": words}, Unavailable.status)(scope, receive, send)
+            return
+        self._context.streams += 1
         try:
-            async for line in lines:
-                yield line
+            async with aclosing(self._lines):
+                await super().__call__(scope, receive, send)
         finally:
-            context.streams -= 1
-
-    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return StreamingResponse(counted(), media_type="text/event-stream", headers=headers)
+            self._context.streams -= 1

@@ -1,30 +1,50 @@
-"""Runs: made, shown, paused, resumed, cancelled, replayed, switched to another strategy."""
+"""Runs: made, shown, proved, paused, cancelled, tried again, held to another strategy or limit."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Annotated, Any
+from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Query, Response
 from fastapi.responses import FileResponse
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from ddlp.core.certificate import Certificate
-from ddlp.core.errors import Conflict, NotFound
-from ddlp.core.lifecycle import check_change
+from ddlp.core.errors import Conflict, DdlpError, NotFound
+from ddlp.core.lifecycle import ACTIVE, check_change
 from ddlp.core.messages import (
     BadSampleInfo,
+    CancelInfo,
+    CancelMany,
     EpochInfo,
+    LimitsChange,
+    LimitsInfo,
     ReplayCreate,
+    RetryCreate,
     RunCreate,
     RunInfo,
     StrategyChange,
     WorkSpec,
 )
 from ddlp.core.messages.comparison import ComparisonInfo
+from ddlp.core.messages.proof import ProofInfo
 from ddlp.core.messages.reports import RunReport
+from ddlp.core.messages.run_list import RunListQuery
 from ddlp.core.messages.timeline import TimelineInfo
 from ddlp.core.types import RunState
-from ddlp.server import certificates, comparisons, devices, figures, quarantine, runs
+from ddlp.server import (
+    certificates,
+    comparisons,
+    devices,
+    figures,
+    limits,
+    proofs,
+    quarantine,
+    retries,
+    run_list,
+    runs,
+)
 from ddlp.server.context import Context, ContextDep, SessionDep, done, find_run
 from ddlp.server.models import Run
 from ddlp.server.timeline import Timeline
@@ -44,6 +64,12 @@ async def replay(ref: str, body: ReplayCreate, context: ContextDep) -> RunInfo:
     return await _add(context, lambda session: runs.create_replay(session, ref, body))
 
 
+@router.post("/{ref}/retry", status_code=201)
+async def retry(ref: str, body: RetryCreate, context: ContextDep) -> RunInfo:
+    """Try a run that failed or was cancelled again: a new run with all that decided the old one."""
+    return await _add(context, lambda session: retries.create_retry(session, ref, body))
+
+
 async def _add(context: Context, make: Callable[[Session], Run]) -> RunInfo:
     def remember() -> tuple[Run, RunInfo]:
         with context.database.session() as session:
@@ -55,17 +81,24 @@ async def _add(context: Context, make: Callable[[Session], Run]) -> RunInfo:
     row, info = await run_in_threadpool(remember)
     # Should the server die before this, the reconciler finds the run.
     await done(context.dispatcher.call(lambda board, session, _: board.add_run(session, row)))
-    return info
+    return await _limited(context, row, info)
 
 
 @router.get("")
 def list_all(
-    session: SessionDep,
-    before: Annotated[float | None, Query(description="Created before this time.")] = None,
-    limit: Annotated[int, Query(ge=1, le=200)] = 50,
+    asked: Annotated[RunListQuery, Query()], session: SessionDep, response: Response
 ) -> list[RunInfo]:
-    """Runs, the newest first; ask for the next page with the last one's created_at."""
-    return runs.infos(session, runs.page(session, before, limit))
+    """Runs, the newest first unless told otherwise; a Link header leads to the pages beside it."""
+    found = run_list.page(session, asked)
+    given = asked.model_dump(mode="json", exclude_unset=True, exclude={"cursor"})
+    links = [
+        f'</api/v1/runs?{urlencode({**given, "cursor": cursor}, doseq=True)}>; rel="{rel}"'
+        for rel, cursor in (("next", found.next), ("prev", found.previous))
+        if cursor
+    ]
+    if links:
+        response.headers["Link"] = ", ".join(links)
+    return runs.infos(session, found.rows)
 
 
 @router.get("/compare")
@@ -80,10 +113,30 @@ def compare(
     return comparisons.compare_runs(session, run)
 
 
+@router.post("/cancel")
+async def cancel_many(body: CancelMany, context: ContextDep) -> list[CancelInfo]:
+    """End runs for good; what cannot be cancelled is told why, and does not stop the others."""
+    refs = list(dict.fromkeys(body.runs))
+    ends = await asyncio.gather(*(_end(context, ref) for ref in refs))
+    return [
+        CancelInfo(run=ref, cancelled=reason is None, reason=reason)
+        for ref, reason in zip(refs, ends, strict=True)
+    ]
+
+
+async def _end(context: Context, ref: str) -> str | None:
+    """Cancel a run; why that did not work."""
+    try:
+        await _change_state(context, ref, RunState.CANCELLED)
+    except DdlpError as error:
+        return str(error)
+    return None
+
+
 @router.get("/{ref}")
-def show(ref: str, session: SessionDep) -> RunInfo:
+async def show(ref: str, context: ContextDep) -> RunInfo:
     """One run, by name or id."""
-    return runs.info(session, runs.find(session, ref))
+    return await _show(context, ref)
 
 
 @router.get("/{ref}/work")
@@ -108,6 +161,20 @@ def epochs(ref: str, session: SessionDep) -> list[EpochInfo]:
 def certificate(ref: str, number: int, session: SessionDep) -> Certificate:
     """Proof of what one epoch delivered; sealed, and chained to the one before, once it is over."""
     return certificates.find(session, runs.find(session, ref), number)
+
+
+@router.get("/{ref}/verify")
+def verify(
+    ref: str,
+    session: SessionDep,
+    first: Annotated[int, Query(ge=0, description="The epoch to begin with.")] = 0,
+    limit: Annotated[int, Query(ge=1, le=proofs.MOST_EPOCHS)] = proofs.MOST_EPOCHS,
+) -> ProofInfo:
+    """Check the certificates of a run, and their chain, for as many epochs as a few seconds allow.
+
+    Where `next` is not null, ask on from there. `ddlp verify` does the same away from the server.
+    """
+    return proofs.prove(session, runs.find(session, ref), first, limit)
 
 
 @router.get("/{ref}/bad-samples")
@@ -191,17 +258,45 @@ async def strategy(ref: str, body: StrategyChange, context: ContextDep) -> RunIn
         )
     except NotFound as error:
         raise Conflict(f"run {row.name} is over; its strategy stays as it was") from error
-    return await run_in_threadpool(_info, context, ref)
+    return await _show(context, ref)
+
+
+@router.post("/{ref}/limits")
+async def change_limits(ref: str, body: LimitsChange, context: ContextDep) -> RunInfo:
+    """Let more or less of a run lie unconsumed, while it works: what is under way is let finish."""
+    row = await find_run(context, ref)
+    try:
+        await done(
+            context.dispatcher.call(
+                lambda board, session, now: limits.change(board, session, row.id, body, now)
+            )
+        )
+    except NotFound as error:
+        raise Conflict(f"run {row.name} is over; its limits stay as they were") from error
+    return await _show(context, ref)
+
+
+async def find_limits(context: Context, row: Run) -> LimitsInfo:
+    """The limits of a run, with what comes of them now."""
+    stored = None
+    if RunState(row.state) in ACTIVE:
+        ask = context.dispatcher.call(lambda board, *_: limits.in_force(board, row.id))
+        stored = await done(ask)
+    return limits.info(context.settings, row, stored)
 
 
 async def _change(context: Context, ref: str, wanted: RunState) -> RunInfo:
+    await _change_state(context, ref, wanted)
+    return await _show(context, ref)
+
+
+async def _change_state(context: Context, ref: str, wanted: RunState) -> None:
     row = await run_in_threadpool(_find_active, context, ref, wanted)
     try:
         await done(context.dispatcher.change_state(row.id, wanted))
     except NotFound:  # it ended this moment: say so
         await run_in_threadpool(_find_active, context, ref, wanted)
         raise
-    return await run_in_threadpool(_info, context, ref)
 
 
 def _find_active(context: Context, ref: str, wanted: RunState) -> Run:
@@ -211,6 +306,16 @@ def _find_active(context: Context, ref: str, wanted: RunState) -> Run:
         return row
 
 
-def _info(context: Context, ref: str) -> RunInfo:
+async def _show(context: Context, ref: str) -> RunInfo:
+    row, info = await run_in_threadpool(_info, context, ref)
+    return await _limited(context, row, info)
+
+
+async def _limited(context: Context, row: Run, info: RunInfo) -> RunInfo:
+    return info.model_copy(update={"limits": await find_limits(context, row)})
+
+
+def _info(context: Context, ref: str) -> tuple[Run, RunInfo]:
     with context.database.session() as session:
-        return runs.info(session, runs.find(session, ref))
+        row = runs.find(session, ref)
+        return row, runs.info(session, row)

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from benchmarks import (
     batch_io,
     csd_cost,
@@ -23,6 +25,7 @@ def test_ratios_are_taken_within_each_round() -> None:
     assert "| b | 2 | 2.000 |" in report.table()
 
 
+@pytest.mark.long
 def test_the_path_cost_can_be_measured() -> None:
     report = path_cost.measure_at(path_cost.Scale(batch=4, batches=16, rounds=1, real=False))
     assert set(report.rounds) == {"bare engine", "DualLoader.local", "whole stack"}
@@ -31,6 +34,7 @@ def test_the_path_cost_can_be_measured() -> None:
     assert 0 < share < 1
 
 
+@pytest.mark.long
 def test_what_telemetry_costs_can_be_measured() -> None:
     scale = telemetry_cost.Scale(batch=4, batches=16, rounds=1, real=False)
     report = telemetry_cost.measure_at(scale)
@@ -52,15 +56,18 @@ def test_drives_can_be_measured() -> None:
     assert all(rate > 0 for part in report.parts for rate in part.medians().values())
 
 
+@pytest.mark.long
 def test_what_a_csds_batches_cost_can_be_measured() -> None:
     report = csd_cost.measure_at(csd_cost.Scale(batch=4, batches=8, rounds=1, real=False))
     assert all(cost > 0 for cost in report.medians().values())
 
 
+@pytest.mark.long
 def test_the_round_trip_can_be_measured() -> None:
     assert min(round_trip.measure(quick=True).medians().values()) > 0
 
 
+@pytest.mark.long
 def test_both_prongs_can_be_measured() -> None:
     report = two_prongs.measure_at(two_prongs.Scale(batch=4, batches=12, rounds=1, real=False))
     assert set(report.rounds) > {"wrr", "bounded", "mte"}
@@ -72,6 +79,7 @@ def test_the_scheduling_can_be_measured(tmp_path: Path) -> None:
     assert scheduling.Plane(tmp_path, None, case).run().wall_s > 0
 
 
+@pytest.mark.long
 def test_a_loaders_start_can_be_measured() -> None:
     report = loader_start.measure(quick=True)
     assert min(report.medians().values()) > 0

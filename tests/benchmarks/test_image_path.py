@@ -33,6 +33,7 @@ def check(report: Report) -> None:
     assert "drawn" in report.data or "noise" in report.data
 
 
+@pytest.mark.long
 def test_every_job_is_measured_on_one_core() -> None:
     reports = measure_at(TINY, SMALL_JOBS)
     assert [part.question[0] for part in reports.parts] == ["A", "B", "C"]
@@ -44,6 +45,7 @@ def test_every_job_is_measured_on_one_core() -> None:
 
 
 @pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="there is only one core")
+@pytest.mark.long
 def test_two_cores_are_compared_with_one() -> None:
     one, two = measure_at(replace(TINY, two_cores=True), SMALL_JOBS[:1]).parts
     check(one)

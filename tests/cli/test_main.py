@@ -82,13 +82,28 @@ def test_a_pipeline_that_makes_no_sense_gets_one_line(up: UpProcess, tmp_path: P
 
 def test_devices_are_listed(up: UpProcess) -> None:
     head, *rows = ddlp("device", "list", url=up.url).stdout.splitlines()
-    columns = ["name", "prong", "kind", "emulated", "slots", "engine", "store", "live"]
+    columns = ["name", "prong", "kind", "emulated", "slots", "engine", "store", "live", "health"]
     assert head.split() == columns
     store = f"file://{up.home}/csd"
-    csd = ["csd0", "csd", "emulated-csd", "True", "1", ENGINE, store, "True"]
+    csd = ["csd0", "csd", "emulated-csd", "True", "1", ENGINE, store, "True", "live"]
     assert csd in [row.split() for row in rows]
     devices = json.loads(ddlp("device", "list", "--json", url=up.url).stdout)
     assert {device["prong"] for device in devices} == {"cpu", "csd"}
+
+
+def test_a_device_is_drained_and_resumed_but_not_removed_while_it_lives(up: UpProcess) -> None:
+    def health() -> str:
+        devices = json.loads(ddlp("device", "list", "--json", url=up.url).stdout)
+        return next(device["health"] for device in devices if device["name"] == "csd0")
+
+    drained = ddlp("device", "drain", "csd0", "--json", url=up.url)
+    assert json.loads(drained.stdout) == {"name": "csd0", "drained": True}
+    assert health() == "drained"
+    refused = ddlp("device", "remove", "csd0", url=up.url)
+    assert refused.returncode != 0
+    assert "device csd0 is alive" in refused.stderr
+    assert ddlp("device", "resume", "csd0", url=up.url).returncode == 0
+    assert health() == "live"
 
 
 def test_the_server_of_a_home_folder_is_found_by_itself(up: UpProcess) -> None:

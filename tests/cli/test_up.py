@@ -47,7 +47,9 @@ def everything_of(home: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "how", [signal.SIGINT, pytest.param(signal.SIGTERM, marks=pytest.mark.long), signal.SIGKILL]
+)
 def test_all_parts_end_with_it_however_it_ends(tmp_path: Path, how: signal.Signals) -> None:
     store = Settings(home=tmp_path / "home").cpu_store_address.path
     with UpProcess(tmp_path / "home", [tmp_path]) as running:

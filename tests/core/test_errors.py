@@ -49,7 +49,8 @@ def test_a_refusal_comes_back_as_the_conflict_that_it_is() -> None:
 @pytest.mark.parametrize("kind", TREE)
 def test_every_error_stands_in_the_drawing_of_the_tree(kind: type[DdlpError]) -> None:
     assert errors.__doc__ is not None
-    line = next(line for line in errors.__doc__.splitlines() if kind.__name__ in line)
+    named = re.compile(rf"\b{kind.__name__}\b")
+    line = next(line for line in errors.__doc__.splitlines() if named.search(line))
     drawn = re.search(r"(\d{3})", line)
     if drawn:
         assert int(drawn[1]) == kind.status

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import SecretStr
 
 from ddlp.core.client import Client
 from ddlp.core.codecs import Codec
@@ -50,6 +51,8 @@ FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
     ("port", "9000", 9000),
     ("allowed_hosts", "a.example,b.example", ["a.example", "b.example"]),
     ("unsafe_listen", "true", True),
+    ("keys", "required", "required"),
+    ("key", "ddlp_secret", SecretStr("ddlp_secret")),
     ("url", "http://control:8000", "http://control:8000"),
     ("database_url", "postgresql://db/x", "postgresql://db/x"),
     ("redis_url", "redis://queue:6379/0", "redis://queue:6379/0"),
@@ -133,6 +136,7 @@ def test_an_option_of_the_command_line_wins_over_the_variable(
         ("serve_store", "http://csd1"),
         ("dataset_map", "/data"),
         ("unsafe_listen", "perhaps"),
+        ("keys", "sometimes"),
         ("device_timeout_s", "0"),
         ("device_timeout_s", "inf"),
         ("wait_timeout_s", "nan"),
@@ -178,6 +182,8 @@ def test_variables_of_others_are_none_of_our_business(monkeypatch: pytest.Monkey
         ("::1", "http://[::1]:8000"),
         ("127.0.0.1", "http://127.0.0.1:8000"),
         ("control", "http://control:8000"),
+        ("0.0.0.0", "http://127.0.0.1:8000"),
+        ("::", "http://[::1]:8000"),
     ],
 )
 def test_the_address_of_the_server_can_be_used_as_it_is(host: str, url: str) -> None:
@@ -199,6 +205,14 @@ def test_places_are_absolute_so_that_a_child_in_another_folder_finds_them(tmp_pa
     assert settings.cpu_store_address.folder == tmp_path / "shm"
     assert settings.csd_store_address.folder == tmp_path / "here" / "csd"
     assert settings.database == f"sqlite:///{tmp_path}/here/ddlp.db"
+
+
+def test_a_key_is_passed_on_and_never_printed() -> None:
+    settings = load_settings(key="ddlp_secret")
+    assert settings.as_environment()["DDLP_KEY"] == "ddlp_secret"
+    assert "ddlp_secret" not in repr(settings)
+    assert "ddlp_secret" not in str(settings)
+    assert "DDLP_KEY" not in load_settings().as_environment()
 
 
 def test_two_homes_never_share_a_cpu_store() -> None:

@@ -146,7 +146,7 @@ def bad_run(client: Client, **fields: Any) -> str:
     [
         ("crash", "replace"),
         ("crash", "skip"),
-        ("hang", "replace"),
+        pytest.param("hang", "replace", marks=pytest.mark.long),
         pytest.param("hang", "skip", marks=pytest.mark.long),
     ],
 )

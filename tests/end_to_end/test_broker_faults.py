@@ -51,6 +51,7 @@ def test_a_killed_broker_that_comes_back_empty_loses_nothing(
     survives(victim, client, kill_and_empty)
 
 
+@pytest.mark.long
 def test_a_broker_that_stands_still_loses_nothing(victim: UpProcess, client: Client) -> None:
     survives(victim, client, lambda: stand_still(5, victim.children()["valkey-server"]))
 

@@ -58,6 +58,7 @@ def test_an_emulated_device_conforms(host: UpProcess, folder: Path) -> None:
     assert "has used up its quota of 8388608 bytes" in found["full drive"][1]
 
 
+@pytest.mark.long
 def test_what_cannot_be_checked_is_said_and_is_no_pass(host: UpProcess, folder: Path) -> None:
     with DeviceWorker(host, "roomy", csd_profile="fast"):
         found, status = examine(host, folder, "roomy")
@@ -69,7 +70,12 @@ def test_what_cannot_be_checked_is_said_and_is_no_pass(host: UpProcess, folder: 
 @pytest.mark.parametrize(
     ("way", "check", "said"),
     [
-        ("flip_a_byte", "bytes", "1 of 61440 bytes of images differ from this host's"),
+        pytest.param(
+            "flip_a_byte",
+            "bytes",
+            "1 of 61440 bytes of images differ from this host's",
+            marks=pytest.mark.long,
+        ),
         ("show_halves", "whole or absent", "visible before it was whole"),
         pytest.param(
             "ignore_denials",
@@ -111,6 +117,7 @@ def test_a_device_that_is_not_alone_on_its_prong_is_not_judged(
     assert "there is no device three; known devices: " in gone.stderr
 
 
+@pytest.mark.long
 def test_a_folder_that_the_server_may_not_read_is_refused_with_a_remedy(
     host: UpProcess, tmp_path: Path
 ) -> None:

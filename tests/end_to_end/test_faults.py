@@ -137,6 +137,7 @@ def begin_scan(client: Client, data: Path) -> None:
     assert client.get("/datasets/data")["state"] == "scanning"
 
 
+@pytest.mark.long
 def test_a_scan_that_a_killed_server_was_at_begins_anew(tmp_path: Path) -> None:
     home, many = tmp_path / "home", make_many(tmp_path / "data", 1500)
     with (

@@ -64,6 +64,7 @@ def test_each_path_delivers_the_same_bytes(served: UpProcess, tmp_path: Path) ->
     assert pixels[0] == pixels[1] == pixels[2]
 
 
+@pytest.mark.long
 def test_drives_may_write_to_an_object_store(
     bucket: StoreAddress, tmp_path: Path, images: Path
 ) -> None:
@@ -163,6 +164,7 @@ def test_without_a_server_too_room_is_looked_for_first(
         assert not list(memory.iterdir())
 
 
+@pytest.mark.long
 def test_two_runs_share_the_quota_of_a_store(tmp_path: Path, images: Path) -> None:
     quota = str(1 << 20)
     settings = {"cpu_workers": "1", "csd_devices": "0", "store_quota_bytes": quota}

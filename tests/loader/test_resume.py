@@ -40,10 +40,7 @@ def fingerprint(batch: TensorBatch) -> Print:
 
 @pytest.mark.parametrize(
     "strategy",
-    [
-        name if name in ("wrr", "mte") else pytest.param(name, marks=pytest.mark.long)
-        for name in STRATEGIES
-    ],
+    [name if name == "wrr" else pytest.param(name, marks=pytest.mark.long) for name in STRATEGIES],
 )
 def test_a_pass_that_is_stopped_anywhere_is_finished_by_other_workers(
     few: Path, strategy: str

@@ -2,6 +2,8 @@
 
 import io
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,6 +17,7 @@ from ddlp.core.preview import PreviewRequest
 from ddlp.server import datasets, pictures
 from ddlp.server.models import Dataset
 from ddlp.server.routes import datasets as routes
+from ddlp.server.thumbnail_cache import ThumbnailCache
 from tests.conftest import SMALL_PIPELINE, make_images
 from tests.server.conftest import Plane
 
@@ -59,6 +62,8 @@ def test_what_cannot_be_made_is_said_not_to_be_there(
     monkeypatch.setattr(pictures, "_THUMBNAIL_S", 0.001)
     with pytest.raises(NotFound, match="it took longer than"):
         pictures.thumbnail(row, 1)
+    monkeypatch.undo()
+    assert pictures.thumbnail(row, 1)
     (Path(row.index_path)).unlink()
     with pytest.raises(InvalidInput, match="is not a dataset index"):
         pictures.explain(request(row))
@@ -106,7 +111,7 @@ def test_the_database_is_not_kept_meanwhile(
 
     for name in ("thumbnail", "explain", "sheet"):
         monkeypatch.setattr(pictures, name, note)
-    routes.thumbnail("fruit", 1, context)
+    routes.thumbnail(1, routes.find_ready("fruit", context))
     asked = routes.find_preview("fruit", context, samples="1,2", pipeline="imagenet-val")
     assert asked.samples == [1, 2]
     routes.preview(asked)
@@ -114,9 +119,74 @@ def test_the_database_is_not_kept_meanwhile(
     assert kept == [0, 0, 0]
 
 
-def test_a_browser_asks_no_sooner_again_for_what_is_not_there(row: Dataset, context: Any) -> None:
-    there, missing = (routes.thumbnail("fruit", sample, context) for sample in (1, 0))
+def test_a_browser_asks_no_sooner_again_for_what_is_not_there(row: Dataset) -> None:
+    there, missing = (routes.thumbnail(sample, row) for sample in (1, 0))
     assert (there.status_code, missing.status_code) == (200, 404)
     assert missing.headers["Cache-Control"] == there.headers["Cache-Control"]
     with pytest.raises(NotFound, match="not abc"):
-        routes.thumbnail("fruit", 1, context, version="abc")
+        routes.thumbnail(1, row, version="abc")
+
+
+class Children:
+    """Counts the processes that are started."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.started: list[str] = []
+        run = subprocess.run
+
+        def counted(command: list[str], **options: Any) -> Any:
+            self.started.append(command[3])
+            return run(command, **options)
+
+        monkeypatch.setattr(pictures.subprocess, "run", counted)
+
+
+def test_one_child_makes_all_of_a_page(row: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
+    children = Children(monkeypatch)
+    pictures.prepare(row, range(6))
+    for sample in range(1, 6):
+        with Image.open(io.BytesIO(pictures.thumbnail(row, sample))) as picture:
+            assert picture.format == "JPEG"
+    with pytest.raises(NotFound, match=r"no picture can be made of .*apple/0000.jpg: "):
+        pictures.thumbnail(row, 0)
+    pictures.prepare(row, range(6))
+    assert children.started == ["ddlp.core.image.thumbnails"]
+
+
+CRASHING = """
+import os, sys
+from ddlp.core.image import thumbnail, thumbnails
+whole = thumbnail.encoded
+thumbnail.encoded = lambda index, sample: os.abort() if sample in (1, 4) else whole(index, sample)
+thumbnails.main()
+"""
+
+
+def test_a_crash_is_laid_to_one_sample_and_the_rest_is_shown(
+    row: Dataset, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def command(_: str, arguments: list[str]) -> list[str]:
+        return [sys.executable, "-c", CRASHING, str(os.getpid()), *arguments]
+
+    monkeypatch.setattr(pictures, "_command", command)
+    pictures.prepare(row, range(6))
+    monkeypatch.undo()
+    for sample in (1, 4):
+        with pytest.raises(NotFound, match="ended by signal 6"):
+            pictures.thumbnail(row, sample)
+    assert all(pictures.thumbnail(row, sample) for sample in (2, 3, 5))
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_page_does_not_fail_because_others_are_busy(row: Dataset) -> None:
+    pictures.prepare(row, range(6))
+
+
+def test_what_is_kept_is_bounded() -> None:
+    cache = ThumbnailCache(most_bytes=1000)
+    for sample in range(10):
+        cache.put(("index", "version", sample), b"x" * 100)
+    held = [sample for sample in range(10) if cache.get(("index", "version", sample))]
+    assert held == [7, 8, 9]
+    cache.put(("index", "version", 9), "why not")
+    assert cache.get(("index", "version", 9)) == "why not"

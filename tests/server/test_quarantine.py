@@ -9,7 +9,7 @@ from ddlp.core.certificate import verify
 from ddlp.core.messages import BadSampleInfo
 from ddlp.core.mishap import Mishap
 from ddlp.core.types import Prong, RunState
-from ddlp.server import quarantine, runs
+from ddlp.server import datasets, quarantine, runs
 from ddlp.server.board import run_plan
 from ddlp.server.models import Run
 from tests.conftest import wait_until
@@ -107,3 +107,28 @@ def test_older_bad_samples_come_page_by_page(plane: Plane, images: Path) -> None
         first = quarantine.page(session, row, None, 2)
         rest = quarantine.page(session, row, first[-1].id, 2)
     assert [entry.batch for entry in first + rest] == [2, 1, 0]
+
+
+def test_a_dataset_lists_what_all_its_runs_could_not_use_each_once(
+    plane: Plane, images: Path
+) -> None:
+    register(plane, Prong.CPU)
+    for name, seed in (("one", 1), ("two", 1), ("three", 2)):
+        run = new_run(plane, images, name=name, seed=seed, strategy="cpu", on_bad="skip")
+        spoil(plane, run)
+        plane.dispatcher.change_state(run, RunState.CANCELLED).result(10)
+        plane.sent.clear()
+    with plane.database.session() as session:
+        row = datasets.find(session, "fruit")
+        found = quarantine.of_dataset(session, row, 0, 10)
+        assert quarantine.of_dataset(session, row, 1, 10).samples == found.samples[1:]
+        assert quarantine.of_dataset(session, row, 0, 1).samples == found.samples[:1]
+        row.version = "another"
+        assert quarantine.of_dataset(session, row, 0, 10).total == 0
+        session.rollback()
+    assert found.total == 2
+    assert [(entry.times, entry.runs) for entry in found.samples] == [
+        (1, ["three"]),
+        (2, ["two", "one"]),
+    ]
+    assert {entry.reason for entry in found.samples} == {"truncated"}

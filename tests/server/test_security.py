@@ -1,4 +1,4 @@
-"""Until there are keys: loopback, a known Host, JSON only, nothing outside the folders allowed."""
+"""A known Host, JSON from the own site only, nothing outside the folders allowed, and keys."""
 
 import http.client
 import json
@@ -9,9 +9,10 @@ import pytest
 from ddlp.core.errors import NotAllowed
 from ddlp.core.queue import create_celery
 from ddlp.core.settings import Settings
+from ddlp.core.types import Scope
 from ddlp.server.datasets import allowed_path
-from ddlp.server.security import check_listen
-from tests.conftest import UpProcess
+from ddlp.server.security import check_listen, needed_scope
+from tests.conftest import Locked, UpProcess
 
 RUN = {"dataset": "fruit"}
 
@@ -106,6 +107,157 @@ def test_listening_beyond_loopback_must_be_asked_for(host: str) -> None:
     with pytest.raises(NotAllowed, match="DDLP_UNSAFE_LISTEN"):
         check_listen(Settings(host=host))
     check_listen(Settings(host=host, unsafe_listen=True))
+
+
+def test_a_server_that_asks_for_keys_may_listen_beyond_loopback() -> None:
+    check_listen(Settings(host="0.0.0.0", keys="required"))
+
+
+CANCEL = "/api/v1/runs/nothing/cancel"
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+def test_changes_are_not_taken_from_pages_of_other_sites(up: UpProcess, site: str) -> None:
+    headers = {"Content_Type": "application/json", "Sec_Fetch_Site": site}
+    status, answer = send(up, "POST", CANCEL, "{}", **headers)
+    assert status == 403
+    assert "other sites" in answer["detail"]
+
+
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "http://127.0.0.1:1", "http://["]
+)
+def test_changes_are_not_taken_from_another_origin(up: UpProcess, origin: str) -> None:
+    status, answer = send(up, "POST", CANCEL, "{}", Content_Type="application/json", Origin=origin)
+    assert status == 403
+    assert origin in answer["detail"]
+
+
+def test_changes_are_taken_from_the_own_page(up: UpProcess) -> None:
+    headers = {"Content_Type": "application/json", "Sec_Fetch_Site": "same-origin"}
+    status, answer = send(up, "POST", CANCEL, "{}", Origin=up.url, **headers)
+    assert status == 404, answer
+
+
+def test_a_wrong_key_is_refused_where_none_is_needed(up: UpProcess) -> None:
+    status, answer = send(up, "GET", "/api/v1/runs?limit=1", Authorization="Bearer ddlp_wrong")
+    assert status == 401
+    assert "not known or was revoked" in answer["detail"]
+    assert send(up, "GET", "/api/v1/datasets", Authorization="Basic eDp5")[0] == 401
+
+
+def test_a_cookie_of_another_server_of_this_host_does_no_harm(up: UpProcess) -> None:
+    assert send(up, "GET", "/api/v1/datasets", Cookie="ddlp_key=ddlp_of-another")[0] == 200
+
+
+@pytest.mark.parametrize("path", ["/api/v1/runs", "/metrics", "/openapi.json", "/api/v1/keys"])
+def test_nothing_is_told_without_a_key(locked: Locked, path: str) -> None:
+    status, answer = send(locked.up, "GET", path)
+    assert status == 401
+    assert "DDLP_KEY" in answer["detail"]
+    assert "ddlp keys create NAME --scope admin --local" in answer["detail"]
+    assert send(locked.up, "GET", path, Cookie="ddlp_key=ddlp_wrong")[0] == 401
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+def test_whether_it_is_up_is_told_to_everybody(locked: Locked, path: str) -> None:
+    assert send(locked.up, "GET", path)[0] == 200
+
+
+def visit(up: UpProcess, path: str, **headers: str) -> tuple[int, str]:
+    """Status of a page, and where it leads to."""
+    parts = urlsplit(up.url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+    given = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request("GET", path, headers={"Accept": "text/html", **given})
+    response = connection.getresponse()
+    response.read()
+    connection.close()
+    return response.status, response.headers.get("Location", "")
+
+
+def test_pages_lead_to_signing_in_and_back(locked: Locked) -> None:
+    assert visit(locked.up, "/?q=a&b=c") == (303, "/signin?next=/%3Fq%3Da%26b%3Dc")
+    assert visit(locked.up, "/signin?next=/keys") == (200, "")
+    assert visit(locked.up, "/static/icon.svg") == (200, "")
+    assert visit(locked.up, "/", Cookie=f"ddlp_key={locked.read}") == (200, "")
+    assert visit(locked.up, "/keys", Cookie=f"ddlp_key={locked.read}") == (
+        303,
+        "/signin?next=/keys",
+    )
+    assert visit(locked.up, "/", HX_Request="true")[0] == 401
+
+
+@pytest.mark.parametrize(
+    ("who", "method", "path", "allowed"),
+    [
+        ("read", "GET", "/api/v1/runs", True),
+        ("read", "POST", "/api/v1/leases/claim", False),
+        ("read", "POST", "/api/v1/runs/nothing/pause", False),
+        ("read", "GET", "/api/v1/keys", False),
+        ("work", "GET", "/api/v1/runs", True),
+        ("work", "POST", "/api/v1/leases/claim", True),
+        ("work", "POST", "/api/v1/runs", False),
+        ("work", "POST", "/api/v1/devices/cpu/drain", False),
+        ("work", "POST", "/api/v1/keys", False),
+        ("work", "DELETE", "/api/v1/datasets/fruit", False),
+        ("admin", "GET", "/api/v1/keys", True),
+        ("admin", "POST", "/api/v1/runs/nothing/pause", True),
+    ],
+)
+def test_a_key_may_do_what_its_scope_says(
+    locked: Locked, who: str, method: str, path: str, allowed: bool
+) -> None:
+    headers = {"Authorization": f"Bearer {getattr(locked, who)}"}
+    status, answer = send(locked.up, method, path, "{}", Content_Type="application/json", **headers)
+    assert (status != 403) == allowed, answer
+    if not allowed:
+        assert f"has scope {who}, and this needs" in answer["detail"]
+
+
+def test_every_change_needs_admin_but_for_those_of_workers_and_trainers(locked: Locked) -> None:
+    with locked.up.client(locked.read) as client:
+        client._base = ""
+        described = client.get("/openapi.json")["paths"]
+    work = {
+        path
+        for path, methods in described.items()
+        for method in methods
+        if needed_scope(method.upper(), path) is Scope.WORK
+    }
+    assert work == {
+        "/api/v1/leases/claim",
+        "/api/v1/leases/report",
+        "/api/v1/devices",
+        "/api/v1/devices/{name}/heartbeat",
+        "/api/v1/meters",
+        "/api/v1/packings/{packing}/claim",
+        "/api/v1/packings/{packing}/news",
+        "/api/v1/packings/{packing}/report",
+        "/api/v1/runs/{ref}/attach",
+        "/api/v1/runs/{run_id}/feed",
+        "/api/v1/runs/{run_id}/rewind",
+        "/api/v1/runs/{run_id}/damaged",
+    }
+
+
+def test_a_browser_keeps_its_key_where_no_script_and_no_other_site_gets_at_it(
+    locked: Locked,
+) -> None:
+    parts = urlsplit(locked.up.url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+    body, kind = json.dumps({"key": locked.read}), {"Content-Type": "application/json"}
+    connection.request("POST", "/api/v1/session", body=body, headers=kind)
+    response = connection.getresponse()
+    assert json.loads(response.read()) == {"name": "a-read", "scope": "read"}
+    cookie = response.headers["Set-Cookie"]
+    assert f"ddlp_key={locked.read};" in cookie
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+    connection.close()
+    wrong = json.dumps({"key": "ddlp_wrong"})
+    headers = {"Content_Type": "application/json"}
+    assert send(locked.up, "POST", "/api/v1/session", wrong, **headers)[0] == 401
 
 
 def test_celery_takes_json_and_nothing_else() -> None:

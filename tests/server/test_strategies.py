@@ -43,7 +43,7 @@ def prongs(plane: Plane) -> Plane:
 
 def context(plane: Plane) -> Context:
     nothing = cast("Any", None)
-    rest = [nothing] * 4
+    rest = [nothing] * 6
     return Context(plane.settings, plane.database, plane.dispatcher, *rest)
 
 

@@ -292,6 +292,20 @@ def test_a_series_falls_back_to_longer_periods_where_seconds_were_removed(
         assert step_s() == left
 
 
+def test_watts_that_a_device_does_not_tell_are_unknown_and_not_0(
+    plane: Plane, run: uuid.UUID
+) -> None:
+    telemetry = Telemetry()
+    for at in range(6000, 6003):
+        telemetry.add(at, "cpu", Bucket(images=10, joules_unknown=True), epoch=0, device="cpu")
+        telemetry.add(at, "csd", Bucket(images=5, joules_modelled=2), epoch=0, device="csd")
+    save(plane, run, telemetry.take(10**6))
+    with plane.database.session() as session:
+        found = figures.series(session, run, 10)
+    assert found["cpu"]["watts"] == [None, None, None]
+    assert found["csd"]["watts"] == [2.0, 2.0, 2.0]
+
+
 def test_a_run_of_which_nothing_is_known_has_no_series(plane: Plane, run: uuid.UUID) -> None:
     with plane.database.session() as session:
         assert figures.series(session, run, 10) == {}

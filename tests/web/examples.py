@@ -3,13 +3,23 @@
 import uuid
 from typing import Any
 
-from ddlp.core.messages import EnergyInfo, EpochInfo, RunInfo
-from ddlp.core.messages.reports import StallInfo
-from ddlp.core.types import BadPolicy, EpochState, RunState, TailPolicy
+from ddlp.core.messages import EnergyInfo, EpochInfo, LimitsInfo, RunInfo
+from ddlp.core.messages.reports import DeviceReport, Joules, StallInfo
+from ddlp.core.types import BadPolicy, EpochState, Provenance, RunState, TailPolicy
 from ddlp.server.snapshot import Front, Snapshot
-from ddlp.web.views import RunView, run_view
+from ddlp.web.run_views import RunFacts, RunView, run_view
 
 NONE = Front(taken=0, delivered=0, ready=0, leased=0, images_per_s=0.0)
+
+
+LIMITS = LimitsInfo(
+    cpu_window=16,
+    cpu_store_bytes=1_500_000_000,
+    csd_store_bytes=4_000_000_000,
+    own=[],
+    batch_bytes=38_500_000,
+    batches={"cpu": 16, "csd": 103},
+)
 
 
 def run_info(**changes: Any) -> RunInfo:
@@ -103,6 +113,38 @@ def energy(source: str, joules: float | None, provenance: str = "modelled") -> E
     )
 
 
+def device_report(source: str, device: str, **changes: Any) -> DeviceReport:
+    """A device that made 100 images in 50 seconds for 25 modelled joules."""
+    known = Joules(joules=25.0, provenance=Provenance.MODELLED, method="x", period_s=50.0)
+    values: dict[str, Any] = {
+        "source": source,
+        "device": device,
+        "emulated": False,
+        "batches": 10,
+        "images": 100,
+        "busy_s": 40.0,
+        "cpu_s": 40.0,
+        "stages_s": {},
+        "fetched_bytes": 0,
+        "written_bytes": 0,
+        "peak_bytes": 0,
+        "memory_byte_s": 0.0,
+        "energy": [known],
+    }
+    return DeviceReport(**values | changes)
+
+
+def page(
+    info: RunInfo | None = None,
+    epochs: list[EpochInfo] | None = None,
+    seen: Snapshot | None = None,
+    **facts: Any,
+) -> RunView:
+    """A run's page; without a snapshot, that of a run that is over."""
+    values: dict[str, Any] = {"devices": [], "events": [], "consumed": 0, "limits": LIMITS} | facts
+    return run_view(RunFacts(info=info or run_info(), epochs=epochs or [], **values), seen)
+
+
 def live(**changes: Any) -> RunView:
     """The page of a run that goes on."""
-    return run_view(run_info(), [], snapshot(**changes))
+    return page(seen=snapshot(**changes))

@@ -13,9 +13,10 @@ from ddlp.core.messages import (
     ScanInfo,
 )
 from ddlp.core.types import BadPolicy, DatasetState, Prong
+from ddlp.server.run_list import Made
 from ddlp.web.data_views import DatasetView, bad_view, dataset_view, rejected_rows
-from ddlp.web.views import run_row, run_view
-from tests.web.examples import run_info
+from ddlp.web.run_list_views import run_row
+from tests.web.examples import page, run_info
 
 
 def bad_sample(**changes: Any) -> BadSampleInfo:
@@ -79,13 +80,12 @@ def test_a_bad_sample_is_a_row_with_a_picture() -> None:
 
 @pytest.mark.parametrize(
     ("count", "chips", "cell"),
-    [(0, [], "—"), (1, ["1 bad sample"], "1"), (1200, ["1,200 bad samples"], "1,200")],
+    [(0, [], "0"), (1, ["1 bad sample"], "1"), (1200, ["1,200 bad samples"], "1,200")],
 )
 def test_bad_samples_are_seen_at_a_glance(count: int, chips: list[str], cell: str) -> None:
     info = run_info(bad_samples=count)
-    assert run_view(info, [], None).chips[4:] == chips
-    assert run_view(info, [], None).bad_samples == count
-    assert run_row(info).bad == cell
+    assert page(info).chips[4:] == chips
+    assert run_row(info, Made(), None).bad == cell
 
 
 def test_a_ready_dataset_is_described() -> None:

@@ -8,9 +8,9 @@ from ddlp.core.settings import Settings
 from ddlp.core.types import Prong, RunState
 from ddlp.server.board import ActiveRun, Board
 from ddlp.server.snapshot import Front, Snapshot, take
-from ddlp.web.views import SCALE, _segments, run_view
+from ddlp.web.front_views import SCALE, _segments
 from tests.core.schedule import making
-from tests.web.examples import run_info
+from tests.web.examples import page, run_info
 
 BATCHES = 10
 RUN = uuid.UUID(int=1)
@@ -36,7 +36,7 @@ class Epoch:
 
 def assert_inside_the_bar(seen: Snapshot) -> None:
     info = run_info(batches=BATCHES, samples=BATCHES, batch_size=1, epochs=1)
-    segments = run_view(info, [], seen).fronts.segments
+    segments = page(info, seen=seen).fronts.segments
     in_order = sorted(segments, key=lambda segment: segment.x)
     assert in_order[0].x >= 0
     assert in_order[-1].x + in_order[-1].width <= SCALE + 1e-6

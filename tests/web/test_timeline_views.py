@@ -59,7 +59,7 @@ def page(found: TimelineView) -> str:
     env = Environment(
         loader=FileSystemLoader(folder), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
-    return env.get_template("timeline.html").render(timeline=found)
+    return env.get_template("run/timeline.html").render(timeline=found)
 
 
 def full() -> list[SpanInfo]:
@@ -261,7 +261,7 @@ def test_bars_never_leave_the_frame_and_never_overlap(
 def test_the_page_is_well_formed_and_holds_no_style_or_script() -> None:
     notes = span(TRAINER, 30, 6, activity=Activity.WAIT, note="<b>&")
     text = page(view(span(CPU, 30, 6, batch=17), notes, dropped=1))
-    tree = ElementTree.fromstring(text.replace("&#39;", "'"))
+    tree = ElementTree.fromstring(f"<div>{text}</div>".replace("&#39;", "'"))
     assert {element.tag for element in tree.iter()} & {"script", "style"} == set()
     for element in tree.iter():
         assert not any(name == "style" or name.startswith("on") for name in element.attrib)

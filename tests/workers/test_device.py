@@ -16,6 +16,7 @@ from ddlp.workers.csd.emulated import EmulatedCsd
 from ddlp.workers.csd.host import HostCpu
 from ddlp.workers.csd.usage import Usage
 from ddlp.workers.device import Presence, WorkerDevice
+from ddlp.workers.intake import Intake
 
 
 def test_the_cpu_prong_is_the_host(tmp_path: Path) -> None:
@@ -57,10 +58,11 @@ class Server:
 
     def __init__(self) -> None:
         self.told: list[Message] = []
+        self.answer: dict[str, Any] = {}
 
     def post(self, path: str, body: Message) -> Any:
         self.told.append(body)
-        return {}
+        return self.answer
 
 
 class Steps:
@@ -81,7 +83,29 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Server:
     return found
 
 
-def presence(tmp_path: Path, kind: type[Driver], rounds: int) -> Presence:
+class Consumer:
+    """Keeps what Celery's consumer would be asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str]] = []
+
+    def call_soon(self, what: Any, queue: str) -> None:
+        what(queue)
+
+    def add_task_queue(self, queue: str) -> None:
+        self.asked.append(("take", queue))
+
+    def cancel_task_queue(self, queue: str) -> None:
+        self.asked.append(("leave", queue))
+
+
+def presence(
+    tmp_path: Path,
+    kind: type[Driver],
+    rounds: int,
+    intake: Intake | None = None,
+    stuck: bool = False,
+) -> Presence:
     settings = Settings(home=tmp_path, cpu_store=str(tmp_path / "store"))
     device = module.replace(
         WorkerDevice.from_settings(settings, Prong.CPU, 1), driver=kind(settings)
@@ -89,9 +113,10 @@ def presence(tmp_path: Path, kind: type[Driver], rounds: int) -> Presence:
 
     class Calm:
         def stuck(self) -> bool:
-            return False
+            return stuck
 
-    found = Presence(device, "http://server:1", Calm(), Usage(1, 1))  # type: ignore[arg-type]
+    tap = intake or Intake("cpu")
+    found = Presence(device, "http://server:1", Calm(), Usage(1, 1), tap)  # type: ignore[arg-type]
     found._stopping = Steps(rounds)  # type: ignore[assignment]
     return found
 
@@ -120,3 +145,21 @@ def test_one_without_a_figure_of_energy_can_work(tmp_path: Path, server: Server)
     [_, beat] = server.told
     assert isinstance(beat, Heartbeat)
     assert beat.energy is None
+
+
+def test_a_drained_device_leaves_its_queue_to_others_and_comes_back(
+    tmp_path: Path, server: Server
+) -> None:
+    well = type("Well", (Driver,), {})
+    intake, consumer = Intake("cpu"), Consumer()
+    intake.attach(consumer)
+    server.answer = {"drained": True}
+    # Messages wait in the queue that it leaves: that is no reason to start anew.
+    presence(tmp_path, well, rounds=4, intake=intake, stuck=False).run()
+    assert consumer.asked == [("leave", "cpu")]
+    assert not intake.is_open
+    presence(tmp_path, well, rounds=3, intake=intake, stuck=True).run()
+    server.answer = {"drained": False}
+    presence(tmp_path, well, rounds=3, intake=intake).run()
+    assert consumer.asked == [("leave", "cpu"), ("take", "cpu")]
+    assert intake.is_open

@@ -102,7 +102,7 @@ def test_a_file_that_changed_is_not_shown(tmp_path: Path) -> None:
     assert b"changed after it was indexed" in child(index).stderr
 
 
-SMALL = "from ddlp.core.image import thumbnail as t; t._MEMORY_BYTES = 160 << 20; t.main()"
+SMALL = "from ddlp.core.image import thumbnail as t; t.MEMORY_BYTES = 160 << 20; t.main()"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux bounds a process so")

@@ -44,6 +44,8 @@ class Faults:
     resized: float = 0.03
     batch_damaged: float = 0.05
     switched: float = 0.01
+    limited: float = 0.02
+    """Somebody changes how much may lie in the stores."""
 
     @classmethod
     def drawn(cls, chance: random.Random, level: float) -> "Faults":

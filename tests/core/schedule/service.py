@@ -4,7 +4,7 @@ What is asked is applied, time passes, all of it is written at once, and only th
 and answers given. A crash throws the schedule away; the next one is built from the records.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -70,6 +70,7 @@ class Service:
     ) -> None:
         self.scenario = scenario
         self.strategy: Strategy = scenario.strategy
+        self.stored: Mapping[Prong, int] = scenario.limits.stored
         self.records = Records(scenario.plan.world_size)
         self.checks = Checks(scenario)
         self.devices: dict[str, KnownDevice] = {}
@@ -80,11 +81,10 @@ class Service:
     def restart(self) -> None:
         """Build the schedule from nothing but the records."""
         plan = replace(self.scenario.plan, world_size=self.records.world_size)
-        limits = self.scenario.limits
         self.schedule = self._schedule_class(
             plan=plan,
             strategy=self.strategy,
-            limits=replace(limits, stored=dict(limits.stored)),
+            limits=replace(self.scenario.limits, stored=dict(self.stored)),
             epochs=self.records.open_epochs(),
             next_token=self.records.tokens,
             next_epoch=max(self.records.epochs, default=-1) + 1,
@@ -227,6 +227,11 @@ class Service:
         """Go on with another strategy."""
         self.strategy = strategy
         self.schedule.switch(strategy)
+
+    def limit(self, stored: Mapping[Prong, int]) -> None:
+        """Go on with other windows."""
+        self.stored = stored
+        self.schedule.set_stored(stored)
 
     def rewind(self, rank: int, epoch: int, position: int, world_size: int) -> Where:
         """A rank goes back to a place it has passed, in a world of the same size or another."""

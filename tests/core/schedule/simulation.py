@@ -173,6 +173,8 @@ class Simulation:
     def _tick(self) -> None:
         with suppress(Refused, Unavailable):
             self.call(self._maybe_switch)
+        with suppress(Refused, Unavailable):
+            self.call(self._maybe_limit)
         self.after(_TICK_S, self._tick)
 
     def _maybe_switch(self) -> None:
@@ -185,6 +187,12 @@ class Simulation:
             self.log(f"the strategy is {wanted.name} from now on")
             self.checks.unsteady |= set(range(self.plan.epochs))
             self.service.switch(wanted)
+
+    def _maybe_limit(self) -> None:
+        if self.fault("limited"):
+            stored = {prong: self.chance.choice([1, 2, 5, 20]) for prong in Prong}
+            self.log(f"the stores may hold {stored} from now on")
+            self.service.limit(stored)
 
 
 def simulate(

@@ -1,0 +1,29 @@
+"""What a run would come to, before it is made."""
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Body
+
+from ddlp.core.messages.outlook import RunForecast
+from ddlp.server import outlooks
+from ddlp.server.context import ContextDep, SessionDep
+
+router = APIRouter(prefix="/runs", tags=["runs"])
+
+_BODY = {
+    "requestBody": {
+        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RunCreate"}}}
+    }
+}
+
+
+@router.post("/forecast", openapi_extra=_BODY)
+def forecast(
+    body: Annotated[dict[str, Any], Body()], session: SessionDep, context: ContextDep
+) -> RunForecast:
+    """What this run would come to on the devices that live now: rates, times, joules, room.
+
+    Nothing is made. What stands in its way comes back as a list by field, never as an error, so
+    that a form can show it.
+    """
+    return outlooks.forecast(session, context.settings, body, context.dispatcher.now())

@@ -1,0 +1,99 @@
+"""Places while somebody types one: named where they are allowed, never looked at where not."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ddlp.core.settings import Settings
+from ddlp.server import places
+from tests.conftest import make_images
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Path:
+    """An allowed folder with a dataset, a file, something hidden, and links out of it."""
+    found = tmp_path / "allowed"
+    make_images(found / "fruit", 6)
+    (found / "flat").mkdir()
+    (found / "flat" / "notes.txt").write_text("no image")
+    (found / "list.csv").write_text("path,label\n")
+    (found / "list.txt").write_text("")
+    (found / ".hidden").mkdir()
+    secret = tmp_path / "secret"
+    (secret / "inside").mkdir(parents=True)
+    (found / "way-out").symlink_to(secret)
+    return found
+
+
+@pytest.fixture
+def settings(tmp_path: Path, root: Path) -> Settings:
+    return Settings(home=tmp_path / "home", dataset_roots=[root])
+
+
+def test_what_was_allowed_is_offered_first(settings: Settings, root: Path) -> None:
+    for prefix in ("", "/", str(root)[:4]):
+        assert places.look(settings, prefix).places == [str(root)]
+
+
+def test_folders_and_files_that_may_hold_a_dataset_are_offered(
+    settings: Settings, root: Path
+) -> None:
+    found = places.look(settings, f"{root}/")
+    assert found.places == [f"{root}/flat/", f"{root}/fruit/", f"{root}/list.csv"]
+    assert not found.more
+    assert places.look(settings, f"{root}/fr").places == [f"{root}/fruit/"]
+
+
+def test_what_lies_at_a_place_is_named(settings: Settings, root: Path) -> None:
+    fruit = places.look(settings, f"{root}/fruit")
+    assert (fruit.kind, fruit.problem) == ("folder", None)
+    flat = places.look(settings, f"{root}/flat")
+    assert flat.kind is None
+    assert flat.problem is not None
+    assert "no subfolders" in flat.problem
+    missing = places.look(settings, f"{root}/nothing")
+    assert missing.kind is None
+    assert missing.problem is not None
+
+
+@pytest.mark.parametrize("tail", ["/way-out", "/way-out/", "/way-out/in", "/../secret/", "/.hid"])
+def test_nothing_outside_and_nothing_hidden_is_shown(
+    settings: Settings, root: Path, tail: str
+) -> None:
+    found = places.look(settings, f"{root}{tail}")
+    assert found.places == []
+    assert "inside" not in repr(found)
+    # Where a link leads is told nobody who may not look there.
+    assert found.problem is None or f"{root.parent}/secret" not in found.problem.split(" ")[1:]
+
+
+@pytest.mark.parametrize("text", ["/etc", "/etc/passwd", "fruit", "\0", "/" + "a" * 5000])
+def test_a_place_that_cannot_be_used_says_why(settings: Settings, text: str) -> None:
+    found = places.look(settings, text)
+    assert (found.kind, found.places) == (None, [])
+    assert found.problem
+
+
+def test_a_large_folder_is_not_read_whole(
+    settings: Settings, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(places, "_MOST_SHOWN", 3)
+    for number in range(9):
+        (root / f"many-{number}").mkdir()
+    found = places.look(settings, f"{root}/many")
+    assert len(found.places) == 3
+    assert found.more
+    monkeypatch.setattr(places, "_MOST_READ", 4)
+    assert len(places.look(settings, f"{root}/").places) <= 4
+
+
+def test_a_folder_that_may_not_be_read_is_no_crash(settings: Settings, root: Path) -> None:
+    (root / "fruit").chmod(0)
+    try:
+        found = places.look(settings, f"{root}/fruit")
+    finally:
+        (root / "fruit").chmod(0o755)
+    if os.geteuid():  # whoever is root may read everything
+        assert found.problem is not None
+        assert "cannot be read" in found.problem

@@ -1,0 +1,199 @@
+"""What a run's page says: figures, what can be done, epochs and facts; the unknown is a dash."""
+
+import pytest
+
+from ddlp.core.messages import ReadInfo
+from ddlp.core.types import EpochState, ReadPath, RunState
+from ddlp.web.run_views import RunView
+from tests.web.examples import energy, epoch_info, live, page, run_info, snapshot
+
+WAITING = "of training time spent waiting"
+MADE = {"cpu": 60, "csd": 40}
+
+
+def figures(view: RunView) -> dict[str, str]:
+    return {tile.caption: tile.figure for tile in view.tiles}
+
+
+def energy_tile(view: RunView) -> tuple[str, str | None]:
+    (tile,) = [tile for tile in view.tiles if tile.caption == "per image"]
+    return tile.figure, tile.mark
+
+
+# Tiles
+
+
+def test_the_unknown_is_a_dash_and_never_zero() -> None:
+    info = run_info(energy=[energy("cpu", None), energy("csd", None)], images={"cpu": 9, "csd": 1})
+    nothing_made = run_info(energy=info.energy)
+    for view in [page(i, seen=s) for i in (info, nothing_made) for s in (snapshot(), None)]:
+        shown = figures(view)
+        assert (shown[WAITING], shown["per image"]) == ("—", "—")
+        assert energy_tile(view) == ("—", "unavailable")
+
+
+def test_a_zero_that_is_known_is_a_zero() -> None:
+    shown = figures(live(wait_share=0.0))
+    assert shown[WAITING] == "0.0 %"
+    assert shown["images/s delivered"] == "0"
+
+
+@pytest.mark.parametrize(
+    ("cpu", "csd", "mark"),
+    [
+        ("measured", "measured", "measured"),
+        ("modelled", "modelled", "modelled"),
+        ("measured", "modelled", "measured + modelled"),
+        ("modelled", "measured", "measured + modelled"),
+    ],
+)
+def test_a_figure_is_marked_as_what_it_was_made_from(cpu: str, csd: str, mark: str) -> None:
+    used = [energy("cpu", 30.0, cpu), energy("csd", 10.0, csd)]
+    assert energy_tile(page(run_info(energy=used, images=MADE))) == ("0.4 J", mark)
+
+
+@pytest.mark.parametrize("known", ["cpu", "csd"])
+def test_the_energy_of_an_image_is_unknown_when_one_prong_is_unknown(known: str) -> None:
+    used = [energy(prong, 30.0 if prong == known else None) for prong in ("cpu", "csd")]
+    assert energy_tile(page(run_info(energy=used, images=MADE))) == ("—", "unavailable")
+
+
+def test_a_prong_that_made_nothing_need_not_be_known() -> None:
+    used = [energy("cpu", 30.0), energy("csd", None)]
+    view = page(run_info(energy=used, images={"cpu": 60, "csd": 0}))
+    assert energy_tile(view) == ("0.5 J", "modelled")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.4, "0 s"),
+        (59.4, "59 s"),
+        (59.6, "1 min 0 s"),
+        (3599, "59 min 59 s"),
+        (3599.7, "1 h 0 min"),
+        (360_000, "100 h 0 min"),
+        (-5, "0 s"),
+    ],
+)
+def test_durations_are_said_in_the_two_largest_units(seconds: float, text: str) -> None:
+    view = page(run_info(started_at=50.0, ended_at=50.0 + seconds))
+    assert figures(view)["in all"] == text
+
+
+def test_the_time_left_follows_from_what_is_left_and_the_rate_of_now() -> None:
+    rate = snapshot(delivered_images_per_s=5.0)
+    assert figures(page(seen=rate, consumed=50))["left for 2 epochs"] == "5 min 0 s"
+    assert figures(page(seen=rate, consumed=150))["left"] == "1 min 40 s"
+    assert figures(live(delivered_images_per_s=0.0))["left for 2 epochs"] == "—"
+    paused = snapshot(delivered_images_per_s=5.0, state=RunState.PAUSED)
+    assert figures(page(seen=paused, consumed=150))["left"] == "—"
+
+
+def test_figures_are_those_of_now_while_the_run_is_live_and_of_all_when_it_ended() -> None:
+    info = run_info(wait_share=0.5, images={"cpu": 1500, "csd": 500})
+    now = figures(page(info, seen=snapshot(wait_share=0.125, delivered_images_per_s=1234.5)))
+    assert (now["images/s delivered"], now[WAITING]) == ("1,234", "12.5 %")
+    in_all = figures(page(info))
+    assert (in_all["images made"], in_all[WAITING]) == ("2,000", "50.0 %")
+
+
+def test_progress_is_the_share_of_all_epochs() -> None:
+    for consumed, percent in ((0, 0), (50, 25), (150, 75), (200, 100)):
+        assert page(seen=snapshot(), consumed=consumed).percent == percent
+        assert page(consumed=consumed).percent == percent
+
+
+@pytest.mark.parametrize(("consumed", "percent"), [(996, 99), (999, 99), (1000, 100), (9, 0)])
+def test_a_run_that_is_not_done_is_not_at_100_percent(consumed: int, percent: int) -> None:
+    info = run_info(batches=1000, samples=10_000, epochs=1)
+    assert page(info, seen=snapshot(batches=1000), consumed=consumed).percent == percent
+
+
+# What can be done
+
+
+@pytest.mark.parametrize(
+    ("state", "labels"),
+    [
+        (RunState.CREATED, ["Pause", "Cancel"]),
+        (RunState.RUNNING, ["Pause", "Cancel"]),
+        (RunState.PAUSED, ["Resume", "Cancel"]),
+        (RunState.COMPLETED, []),
+        (RunState.FAILED, ["Retry"]),
+        (RunState.CANCELLED, ["Retry"]),
+    ],
+)
+def test_what_can_be_done_depends_on_the_state(state: RunState, labels: list[str]) -> None:
+    for view in (page(run_info(state=state)), page(seen=snapshot(state=state))):
+        assert [action.label for action in view.actions] == labels
+        assert [a.label for a in view.actions if a.confirm] == [x for x in labels if x == "Cancel"]
+
+
+@pytest.mark.parametrize("state", RunState)
+def test_only_a_run_that_goes_on_can_be_changed(state: RunState) -> None:
+    view = page(run_info(state=state))
+    over = state in (RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED)
+    assert bool(view.strategies) is not over
+    assert bool(view.limits) is not over
+
+
+def test_limits_say_what_they_come_to() -> None:
+    window, cpu, csd = live().limits
+    assert (window.value, window.meaning) == (16, "in force: 16 batches unconsumed at most")
+    assert (cpu.label, cpu.value, cpu.scale) == ("CPU store, MB", 1500, 1_000_000)
+    assert csd.meaning == "in force: 103 batches; a batch is 38.5 MB"
+
+
+def test_what_is_live_wins_over_what_was_stored() -> None:
+    view = page(run_info(state=RunState.CREATED), seen=snapshot(state=RunState.PAUSED))
+    assert (view.state, view.live) == ("paused", True)
+    assert not page().live
+
+
+# The rest of the page
+
+
+def test_the_chips_name_the_epoch_strategy_batch_size_and_seed() -> None:
+    chips = ["wrr", "batch 10", "seed 7"]
+    assert live(epoch=1).chips == ["epoch 2 of 2", *chips]
+    assert live(epoch=None).chips == ["epoch 1 of 2", *chips]
+    assert page(epochs=[epoch_info(number=1)]).chips[0] == "epoch 2 of 2"
+    assert page(run_info(bad_samples=1)).chips[-1] == "1 bad sample"
+
+
+def test_epochs_are_listed_newest_first() -> None:
+    view = page(epochs=[epoch_info(number=number) for number in range(30)])
+    assert [row.number for row in view.epochs] == list(range(29, -1, -1))
+
+
+def test_an_epoch_is_one_row() -> None:
+    epochs = [
+        epoch_info(made={"cpu": 1700, "csd": 300}, ended_at=85.0),
+        epoch_info(number=1, state=EpochState.OPEN, meeting_point=None, ended_at=None),
+    ]
+    newer, older = page(epochs=epochs, seen=snapshot()).epochs
+    assert (newer.state, newer.met, newer.consumed) == ("open", "—", "100 of 100")
+    assert (older.state, older.met) == ("complete in 1 min 15 s", "batch 70")
+    assert older.made == "1,700 CPU · 300 CSD"
+
+
+def test_the_facts_name_the_exact_dataset_and_pipeline() -> None:
+    facts = dict(page().facts)
+    assert facts["dataset"] == "fruit · 1,000 samples · dddddddddddd"
+    assert facts["storage form"] == "folder"
+    assert facts["pipeline"] == "imagenet-train · eeeeeeeeeeee"
+
+
+def test_how_batches_came_and_what_holds_a_run_up_are_shown() -> None:
+    reads = [
+        ReadInfo(path=ReadPath.DIRECT, reason="no GDS", batches=1200, bytes=46_000_000_000),
+        ReadInfo(path=ReadPath.MMAP, reason="tmpfs", batches=2, bytes=1_500_000),
+    ]
+    view = page(run_info(reads=reads, held_up="csd rests: the drive is full"))
+    assert view.reads == [
+        ("direct", "no GDS", "1,200", "46.0 GB"),
+        ("mmap", "tmpfs", "2", "1.5 MB"),
+    ]
+    assert view.held_up == "csd rests: the drive is full"
+    assert page().held_up is None

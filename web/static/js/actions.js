@@ -1,0 +1,118 @@
+// Buttons and forms with data-send call the REST API; what is refused is said, what destroys is asked about first.
+"use strict";
+
+(() => {
+  const notices = document.getElementById("notices");
+
+  const notify = (words, kind = "bad") => {
+    const note = document.createElement("p");
+    note.className = `notice ${kind}`;
+    note.textContent = words;
+    notices.append(note);
+    setTimeout(() => note.remove(), 8000);
+  };
+
+  const ask = (words, yes) => new Promise((resolve) => {
+    const dialog = document.getElementById("confirm");
+    const answer = (value) => { dialog.close(); resolve(value); };
+    dialog.querySelector("#confirm-words").textContent = words;
+    const agree = dialog.querySelector("#confirm-yes");
+    agree.textContent = yes;
+    agree.onclick = () => answer(true);
+    dialog.querySelector("#confirm-no").onclick = () => answer(false);
+    dialog.oncancel = () => resolve(false);
+    dialog.showModal();
+    dialog.querySelector("#confirm-no").focus();
+  });
+
+  const valueOf = (field) => {
+    if (field.type !== "number" && field.dataset.number === undefined) return field.value;
+    const scale = Number(field.dataset.scale ?? 1);
+    return scale === 1 ? Number(field.value) : Math.round(Number(field.value) * scale);
+  };
+
+  // What a form says, as JSON: numbers and ticks as such; what is empty is left out.
+  const bodyOf = (form) => {
+    const body = {};
+    for (const field of form.elements) {
+      if (!field.name || field.disabled || field.type === "submit") continue;
+      if (field.type === "radio" && !field.checked) continue;
+      if (field.type === "checkbox" && field.dataset.list !== undefined) {
+        if (field.checked) (body[field.name] ??= []).push(field.value);
+      } else if (field.type === "checkbox") body[field.name] = field.checked;
+      else if (field.value !== "") body[field.name] = valueOf(field);
+    }
+    return body;
+  };
+
+  const follow = (then, answer) => {
+    if (then === "reload") location.reload();
+    else if (then) location.assign(then.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(answer[name])));
+  };
+
+  const complain = (source, words) => {
+    const place = source.tagName === "FORM" ? source.querySelector(".problem") : null;
+    if (!place) return notify(words);
+    place.textContent = words;
+    place.hidden = false;
+  };
+
+  const send = async (source, body) => {
+    // Not source.dataset: in a form that has a field of that name, that is the field.
+    const said = (name) => source.getAttribute(`data-${name}`);
+    const [method, address] = said("send").split(" ");
+    const [question, confirmWord, then, done] = ["confirm", "confirm-word", "then", "done"].map(said);
+    if (question && !(await ask(question, confirmWord ?? "Yes"))) return;
+    const buttons = source.tagName === "FORM" ? source.querySelectorAll("button") : [source];
+    buttons.forEach((button) => { button.disabled = true; });
+    source.querySelector?.(".problem")?.replaceChildren();
+    try {
+      const reply = await fetch(address, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
+      const answer = reply.status === 204 ? {} : await reply.json().catch(() => ({}));
+      if (!reply.ok) return complain(source, answer.detail ?? `The server answered ${reply.status}.`);
+      if (done) notify(done, "good");
+      source.dispatchEvent(new CustomEvent("ddlp:sent", { bubbles: true, detail: answer }));
+      follow(then, answer ?? {});
+    } catch {
+      complain(source, "The server does not answer; try again when it is back.");
+    } finally {
+      buttons.forEach((button) => { button.disabled = false; });
+    }
+  };
+
+  document.addEventListener("click", (click) => {
+    const close = click.target.closest("[data-close]");
+    if (close) close.closest("dialog").close();
+    const button = click.target.closest("button[data-send]");
+    if (button) send(button, JSON.parse(button.dataset.body ?? "{}"));
+  });
+  document.addEventListener("submit", (submit) => {
+    const form = submit.target.closest("form[data-send]");
+    if (!form) return;
+    submit.preventDefault();
+    send(form, bodyOf(form));
+  });
+
+  // Where a form narrows a list down, the address says what is shown, so that it can be kept, sent and loaded again.
+  document.addEventListener("htmx:after:swap", (event) => {
+    const form = event.detail?.ctx?.sourceElement ?? event.target;
+    const place = form.getAttribute?.("data-address");
+    if (!place) return;
+    const given = [...new FormData(form)].filter(([, value]) => value !== "");
+    history.replaceState(null, "", given.length ? `${place}?${new URLSearchParams(given)}` : place);
+  });
+
+  // Whatever is fetched again by itself says when the server is away, and when it is back; or that it asks for a key again.
+  const offline = document.getElementById("offline");
+  const signedOut = document.getElementById("signed-out");
+  const away = (is) => { offline.hidden = !is; };
+  document.addEventListener("htmx:sse:error", () => away(true));
+  document.addEventListener("htmx:sse:after:connection", () => away(false));
+  document.addEventListener("htmx:error", (event) => { if (!event.detail?.ctx?.response) away(true); });
+  document.addEventListener("htmx:after:request", (event) => {
+    away(false);
+    signedOut.hidden = event.detail?.ctx?.response?.status !== 401;
+  });
+
+  window.ddlp = { notify, ask, bodyOf, away };
+})();
