@@ -40,8 +40,8 @@ class Settings(BaseSettings):
     )
     keys: Literal["off", "required"] = Field(
         "off",
-        description="Whether the server asks for a key: `off` serves whoever reaches it, which "
-        "only loopback can; `required` refuses who has none.",
+        description="Whether the server asks for a key: `off` serves whoever reaches it: "
+        "this machine alone, unless DDLP_UNSAFE_LISTEN is set; `required` refuses who has none.",
     )
     key: SecretStr | None = Field(
         None, description="Key that workers, loaders and commands show to the server."

@@ -11,6 +11,11 @@ def size(nbytes: float) -> str:
     return f"{nbytes:.0f} bytes"
 
 
+def per_second(value: float) -> str:
+    """A rate in whole numbers; a small one with a fraction, so that it is not taken for nothing."""
+    return f"{value:.1f}" if 0 < value < 10 else f"{value:,.0f}"
+
+
 def duration(seconds: float) -> str:
     """A time to the second, from an hour on to the minute."""
     minutes, rest = divmod(round(max(0.0, seconds)), 60)

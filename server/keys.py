@@ -133,6 +133,10 @@ class Keyring(threading.Thread):
             self._used[found.name] = self._clock()
         return found
 
+    def knows(self, identity: Identity) -> bool:
+        """Whether a key that was good still is, as far as is known here."""
+        return identity in self._known.values()
+
     def search(self, key: str) -> Identity | None:
         """The same for a key that is not known here, and may have been made by another process."""
         if not key.startswith(PREFIX):

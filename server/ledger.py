@@ -273,6 +273,7 @@ def _epoch_values(run_id: uuid.UUID, epoch: EpochSchedule, now: float) -> dict[s
         "made_cpu": epoch.made_by[Prong.CPU],
         "made_csd": epoch.made_by[Prong.CSD],
         "consumed": epoch.consumed,
+        "consumed_csd": epoch.consumed_of[Prong.CSD],
         "started_at": now,
         "ended_at": None if epoch.state is EpochState.OPEN else now,
     }

@@ -160,6 +160,7 @@ class Epoch(Base):
     made_cpu: Mapped[int]
     made_csd: Mapped[int]
     consumed: Mapped[int]
+    consumed_csd: Mapped[int] = mapped_column(default=0, server_default="0")
     started_at: Mapped[float]
     ended_at: Mapped[float | None]
 
@@ -256,7 +257,10 @@ class BadSample(Base):
     reason: Mapped[str] = mapped_column(Text)
     substitute: Mapped[int | None]
 
-    __table_args__ = (UniqueConstraint("run_id", "epoch", "batch", "sample"),)
+    __table_args__ = (
+        UniqueConstraint("run_id", "epoch", "batch", "sample"),
+        Index("bad_samples_of_a_run", "run_id", "sample"),
+    )
 
 
 class ApiKey(Base):

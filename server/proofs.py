@@ -1,6 +1,7 @@
 """Checks the certificates of a run on the server, a bounded number of them at a time."""
 
 import json
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -8,6 +9,7 @@ from typing import Any
 from sqlalchemy import func, select
 from sqlalchemy.orm import Session
 
+from ddlp.core.errors import Unavailable
 from ddlp.core.messages.proof import ProofInfo
 from ddlp.core.proof import Proof
 from ddlp.server import certificates
@@ -17,6 +19,8 @@ MOST_EPOCHS = 1000
 _PATIENCE_S = 5.0
 """Nobody waits longer for one answer: who wants to know more asks on."""
 _NAMED = 100
+_ONE_AT_A_TIME = threading.Lock()
+"""It is all work for the processor, which others need too."""
 
 
 def prove(
@@ -27,6 +31,17 @@ def prove(
     clock: Callable[[], float] = time.monotonic,
 ) -> ProofInfo:
     """Check epochs of a run from one on, until there are no more, or enough for one answer."""
+    if not _ONE_AT_A_TIME.acquire(timeout=2 * _PATIENCE_S):
+        raise Unavailable("other certificates are being checked; try again in a moment")
+    try:
+        return _prove(session, run, first, limit, clock)
+    finally:
+        _ONE_AT_A_TIME.release()
+
+
+def _prove(
+    session: Session, run: Run, first: int, limit: int, clock: Callable[[], float]
+) -> ProofInfo:
     begun = session.scalar(select(func.count()).where(Epoch.run_id == run.id)) or 0
     previous = certificates.find(session, run, first - 1).digest if 0 < first <= begun else None
     proof = Proof(_facts(run), first, previous, _NAMED)

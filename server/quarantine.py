@@ -3,7 +3,7 @@
 import uuid
 from collections.abc import Sequence
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session
 
 from ddlp.core.messages import BadSampleInfo
@@ -69,31 +69,39 @@ def of_dataset(session: Session, row: Dataset, offset: int, limit: int) -> Quara
         .offset(offset)
         .limit(limit)
     )
-    found = [
-        QuarantinedInfo(
-            sample=bad.sample,
-            name=bad.name,
-            reason=bad.reason,
-            times=times,
-            runs=_newest_runs(session, row, bad.sample),
-            run_count=runs,
-        )
-        for bad, times, runs in session.execute(page_of_it)
-    ]
-    return QuarantinePage(total=total, samples=found)
-
-
-def _newest_runs(session: Session, row: Dataset, sample: int) -> list[str]:
-    query = (
-        select(Run.name)
-        .join(BadSample, BadSample.run_id == Run.id)
-        .where(Run.dataset_id == row.id, Run.dataset_version == row.version)
-        .where(BadSample.sample == sample)
-        .group_by(Run.id, Run.name, Run.created_at)
-        .order_by(Run.created_at.desc())
-        .limit(_RUNS_NAMED)
+    found = list(session.execute(page_of_it))
+    named = _newest_runs(session, mine, [bad.sample for bad, _, _ in found])
+    return QuarantinePage(
+        total=total,
+        samples=[
+            QuarantinedInfo(
+                sample=bad.sample,
+                name=bad.name,
+                reason=bad.reason,
+                times=times,
+                runs=named[bad.sample][:_RUNS_NAMED],
+                run_count=runs,
+            )
+            for bad, times, runs in found
+        ],
     )
-    return list(session.scalars(query))
+
+
+def _newest_runs(
+    session: Session, mine: Sequence[ColumnElement[bool]], samples: Sequence[int]
+) -> dict[int, list[str]]:
+    """Which runs met each of some samples, the newest first."""
+    query = (
+        select(BadSample.sample, Run.name)
+        .join(Run, Run.id == BadSample.run_id)
+        .where(*mine, BadSample.sample.in_(samples))
+        .group_by(BadSample.sample, Run.id, Run.name, Run.created_at)
+        .order_by(Run.created_at.desc())
+    )
+    found: dict[int, list[str]] = {sample: [] for sample in samples}
+    for sample, name in session.execute(query):
+        found[sample].append(name)
+    return found
 
 
 def _info(row: BadSample) -> BadSampleInfo:

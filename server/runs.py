@@ -333,6 +333,10 @@ def _epoch_info(row: Epoch) -> EpochInfo:
         meeting_point=row.head + before if row.head >= row.tail else None,
         made={Prong.CPU.value: row.made_cpu, Prong.CSD.value: row.made_csd},
         consumed=row.consumed,
+        delivered={
+            Prong.CPU.value: row.consumed - row.consumed_csd,
+            Prong.CSD.value: row.consumed_csd,
+        },
         started_at=row.started_at,
         ended_at=row.ended_at,
     )

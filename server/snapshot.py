@@ -91,7 +91,7 @@ def _watts(run: ActiveRun, now: float) -> dict[str, float]:
     for source in figures.SOURCES:
         recent = run.telemetry.recent(now, source, _POWER_S)
         joules = recent.joules_modelled + recent.joules_measured
-        if joules > 0:
+        if joules > 0 and not recent.joules_unknown:
             found[source] = joules / _POWER_S
     return found
 

@@ -1,5 +1,6 @@
 """Counts what happens in a run, in memory, until the ledger takes it over once a second."""
 
+import math
 from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
@@ -11,7 +12,9 @@ PERIODS_S = (1, 10, 60)
 KEPT_S = 60
 """For how long single seconds are kept for live figures."""
 RATE_S = 5
-"""Over so many whole seconds live rates are taken."""
+"""Over so many whole seconds live rates are taken at least: large batches come more rarely."""
+_STEPS = 3
+"""So many batches make a rate, and so many that do not come make it 0."""
 TRAINER = "trainer"
 WORK_STAGES = (Stage.FETCH, Stage.DECODE, Stage.TRANSFORM, Stage.WRITE)
 """What a worker is at while it makes a batch."""
@@ -170,5 +173,16 @@ class Telemetry:
         return found
 
     def images_per_s(self, now: float, source: str) -> float:
-        """The rate over the last whole seconds."""
-        return self.recent(now, source, RATE_S).images / RATE_S
+        """The rate over the last whole seconds: as many as a few of its batches take."""
+        until = int(now)
+        busy = {at: b for (at, s), b in self._seconds.items() if s == source and b.batches}
+        times = [at for at in busy if until - KEPT_S <= at < until]
+        if not times:
+            return 0.0
+        first, last = min(times), max(times)
+        apart_s = (last - first) / max(1, sum(busy[at].batches for at in times) - 1)
+        if until - last > RATE_S + _STEPS * apart_s:
+            return 0.0
+        begun_s = math.ceil(until - first + apart_s)
+        seconds = min(KEPT_S, max(RATE_S, min(begun_s, math.ceil(_STEPS * apart_s))))
+        return self.recent(now, source, seconds).images / seconds

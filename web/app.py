@@ -4,6 +4,7 @@ from fastapi import FastAPI, Request
 from fastapi.responses import HTMLResponse, JSONResponse, Response
 from starlette.datastructures import MutableHeaders
 from starlette.exceptions import HTTPException
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -29,6 +30,7 @@ _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; "
     "base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
+_WORTH_BYTES = 1000
 
 
 def create_app(context: Context) -> FastAPI:
@@ -53,6 +55,7 @@ def create_app(context: Context) -> FastAPI:
     app.add_exception_handler(HTTPException, _explain)
     app.add_exception_handler(Exception, _explain)
     app.add_middleware(_Headers)
+    app.add_middleware(_Compressed)
     return app
 
 
@@ -70,6 +73,18 @@ async def _explain(request: Request, error: Exception) -> Response:
         request, "error.html", {"status": status, "message": message}, status_code=status
     )
     return page
+
+
+class _Compressed:
+    """ASGI middleware that compresses pages and their files, not the API and its large ones."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._plain = app
+        self._small = GZipMiddleware(app, minimum_size=_WORTH_BYTES, compresslevel=5)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        api = scope.get("path", "").startswith("/api/")
+        await (self._plain if api else self._small)(scope, receive, send)
 
 
 class _Headers:

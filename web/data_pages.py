@@ -27,6 +27,7 @@ _QUICK = 1_000_000
 """Up to so many samples are counted while the page is made; more than that, when it is there."""
 _OWN_SITE = [Depends(refuse_cross_site)]
 
+Place = Annotated[str, Query(max_length=4096)]
 Offset = Annotated[int, Query(ge=0, lt=2**62)]
 
 router = APIRouter(include_in_schema=False)
@@ -46,9 +47,11 @@ AskedDep = Annotated[Asked, Depends(find_asked)]
 
 @router.get("/datasets")
 def index(
-    request: Request, session: SessionDep, context: ContextDep, uri: str = "", name: str = ""
+    request: Request, session: SessionDep, context: ContextDep, uri: Place = "", name: str = ""
 ) -> HTMLResponse:
     """All datasets, and a form for another one."""
+    if uri:  # which makes the server look at its disks
+        refuse_cross_site(request)
     values = {
         "datasets": [dataset_view(info(context, row)) for row in datasets.list_all(session)],
         "place": place_view(places.look(context.settings, uri), uri),
@@ -58,9 +61,7 @@ def index(
 
 
 @router.get("/places", dependencies=_OWN_SITE)
-def look(
-    request: Request, context: ContextDep, uri: Annotated[str, Query(max_length=4096)] = ""
-) -> HTMLResponse:
+def look(request: Request, context: ContextDep, uri: Place = "") -> HTMLResponse:
     """What lies at a place, while somebody types it."""
     place = place_view(places.look(context.settings, uri), uri)
     return templates.TemplateResponse(request, "dataset/place.html", {"place": place})

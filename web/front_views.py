@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ddlp.core.messages import EpochInfo, RunInfo
 from ddlp.core.types import Prong, RunState
-from ddlp.core.units import duration
+from ddlp.core.units import duration, per_second
 from ddlp.server.snapshot import Front, Snapshot
 
 SCALE = 1000
@@ -80,8 +80,9 @@ def fronts_view(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -
 def _final_fronts(epochs: list[EpochInfo]) -> tuple[Front, Front]:
     """The last epoch that delivered something, when there is nothing live to show."""
     shown = next((epoch for epoch in reversed(epochs) if epoch.consumed), None)
-    made = shown.made if shown else {"cpu": 0, "csd": 0}
-    cpu, csd = (Front(made[p], made[p], 0, 0, 0.0) for p in ("cpu", "csd"))
+    if shown is None:
+        return Front(0, 0, 0, 0, 0.0), Front(0, 0, 0, 0, 0.0)
+    cpu, csd = (Front(shown.made[p], shown.delivered[p], 0, 0, 0.0) for p in Prong)
     return cpu, csd
 
 
@@ -122,7 +123,7 @@ def _side(prong: Prong, label: str, front: Front, *, emulated: bool, live: bool)
         delivered=f"{front.delivered:,}",
         ready=f"{front.ready:,}",
         leased=f"{front.leased:,}",
-        rate=f"{front.images_per_s:,.0f}" if live else "—",
+        rate=per_second(front.images_per_s) if live else "—",
         emulated=emulated,
     )
 

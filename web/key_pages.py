@@ -16,8 +16,7 @@ router = APIRouter(include_in_schema=False)
 @router.get("/keys")
 def index(request: Request, session: SessionDep, context: ContextDep) -> HTMLResponse:
     """All keys, and a form for a new one."""
-    required = context.settings.keys == "required"
-    view = keys_view(keys.list_all(session), required, identity.current())
+    view = keys_view(keys.list_all(session), context.settings, identity.current())
     return templates.TemplateResponse(request, "keys.html", {"keys": view})
 
 

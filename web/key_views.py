@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 from ddlp.core.messages.keys import KeyInfo
+from ddlp.core.settings import LOOPBACK, Settings
 from ddlp.core.types import Scope
 from ddlp.server.identity import Identity
 from ddlp.server.keys import UP
@@ -52,6 +53,8 @@ class KeysView:
     """The page of keys."""
 
     required: bool
+    loopback: bool
+    """Whether only this machine reaches the server."""
     rows: list[KeyRow]
     scopes: list[ScopeRow]
 
@@ -67,11 +70,16 @@ class SignInView:
     """Why the key that is used now is not enough, if so."""
 
 
-def keys_view(found: list[KeyInfo], required: bool, used: Identity | None) -> KeysView:
+def keys_view(found: list[KeyInfo], settings: Settings, used: Identity | None) -> KeysView:
     """All keys, those that are good first."""
     rows = [_row(info, used) for info in found]
     rows.sort(key=lambda row: row.revoked_at is not None)
-    return KeysView(required, rows, [ScopeRow(s.value, _MAY[s], _FOR[s]) for s in Scope])
+    return KeysView(
+        required=settings.keys == "required",
+        loopback=settings.host in LOOPBACK,
+        rows=rows,
+        scopes=[ScopeRow(s.value, _MAY[s], _FOR[s]) for s in Scope],
+    )
 
 
 def sign_in_view(wanted: str, required: bool, used: Identity | None) -> SignInView:

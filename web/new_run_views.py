@@ -297,13 +297,13 @@ def _advanced(values: Values, settings: Settings) -> list[NumberField]:
         NumberField(
             "cpu_window", "CPU window", values["cpu_window"], f"batches; {server}", "1", "100000"
         ),
-        _budget("cpu_store_bytes", "CPU store", values, settings.cpu_store_bytes),
-        _budget("csd_store_bytes", "CSD store", values, settings.csd_store_bytes),
+        _budget("cpu_store_bytes", "CPU store, bytes", values, settings.cpu_store_bytes),
+        _budget("csd_store_bytes", "CSD store, bytes", values, settings.csd_store_bytes),
     ]
 
 
 def _budget(name: str, label: str, values: Values, setting: int) -> NumberField:
-    hint = f"bytes that may lie unconsumed; server's setting: {size(setting)}"
+    hint = f"what may lie unconsumed; server's setting: {size(setting)}"
     return NumberField(name, label, values[name], hint, str(1 << 20))
 
 

@@ -10,7 +10,7 @@ from ddlp.core.lifecycle import ACTIVE
 from ddlp.core.messages import DeviceInfo, RunInfo
 from ddlp.core.messages.run_list import RunListQuery, RunSort
 from ddlp.core.types import Prong, RunState
-from ddlp.core.units import duration
+from ddlp.core.units import duration, per_second
 from ddlp.server.run_list import LiveRate, Made, RunChoices
 from ddlp.web.energy_views import joules_per_image
 
@@ -251,9 +251,9 @@ def _filters(asked: RunListQuery, choices: RunChoices) -> Filters:
 def _rate(info: RunInfo, rate: LiveRate | None) -> str:
     """What the trainer takes now; of a run that is over, what was made a second by both prongs."""
     if rate is not None:
-        return f"{rate.images_per_s:,.0f}"
+        return per_second(rate.images_per_s)
     made, lasted_s = sum(info.images.values()), _seconds(info)
-    return f"{made / lasted_s:,.0f}" if made and lasted_s else "—"
+    return per_second(made / lasted_s) if made and lasted_s else "—"
 
 
 def _seconds(info: RunInfo) -> float | None:

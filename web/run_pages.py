@@ -20,6 +20,7 @@ from ddlp.server.context import Context, ContextDep, done, find_run
 from ddlp.server.models import Run
 from ddlp.server.routes.events import Stream
 from ddlp.server.routes.runs import find_timeline
+from ddlp.server.security import refuse_cross_site
 from ddlp.server.snapshot import Snapshot
 from ddlp.web.data_views import BadView, bad_view
 from ddlp.web.live import Hub, Look
@@ -38,6 +39,8 @@ _SLOW = 3
 """What changes slowly, or is large, is drawn at every third look only."""
 _QUICK_PARTS = {"head": "head", "both": "fronts", "tiles": "tiles", "spent": "spent"}
 _SLOW_PARTS = {
+    "images-legend": "images_legend",
+    "watts-legend": "watts_legend",
     "energy": "energy",
     "epochs": "epochs",
     "events": "events",
@@ -77,7 +80,12 @@ async def run_page(ref: str, request: Request, context: ContextDep) -> HTMLRespo
         "run": view,
         "bad": bad,
         "timeline": await _timeline(context, ref),
-        "training": training_view(view.name, str(request.base_url), view.world_size),
+        "training": training_view(
+            view.name,
+            str(request.base_url),
+            view.world_size,
+            keys=context.settings.keys == "required",
+        ),
     }
     return templates.TemplateResponse(request, "run.html", values)
 
@@ -96,7 +104,7 @@ async def live(ref: str, context: ContextDep, hub: HubDep) -> StreamingResponse:
     return Stream(context, hub.follow(row.id, look))
 
 
-@router.get("/runs/{ref}/proof")
+@router.get("/runs/{ref}/proof", dependencies=[Depends(refuse_cross_site)])
 def proof(ref: str, request: Request, context: ContextDep) -> HTMLResponse:
     """What checking the certificates of a run comes to."""
     with context.database.session() as session:

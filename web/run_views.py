@@ -10,7 +10,7 @@ from ddlp.core.messages.audit import AuditInfo
 from ddlp.core.messages.reports import DeviceReport
 from ddlp.core.schedule import CHOICES, STRATEGIES
 from ddlp.core.types import EpochState, Prong, RunState, Spending
-from ddlp.core.units import duration, size
+from ddlp.core.units import duration, per_second, size
 from ddlp.server.snapshot import Snapshot
 from ddlp.web.energy_views import EnergyView, energy_view, joules_per_image
 from ddlp.web.front_views import Fronts, fronts_view
@@ -174,7 +174,7 @@ def _tiles(facts: RunFacts, seen: Snapshot | None) -> list[Tile]:
     wait = seen.wait_share if seen else info.wait_share
     each, how = joules_per_image(info)
     if seen:
-        first = Tile(f"{seen.delivered_images_per_s:,.0f}", "images/s delivered")
+        first = Tile(per_second(seen.delivered_images_per_s), "images/s delivered")
     else:
         first = Tile(f"{sum(info.images.values()):,}", "images made")
     waiting = Tile("—" if wait is None else f"{100 * wait:.1f} %", "of training time spent waiting")

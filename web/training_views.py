@@ -29,7 +29,7 @@ class TrainingView:
     """The command that shows how the run stands."""
 
 
-def training_view(run: str, url: str, world_size: int) -> TrainingView:
+def training_view(run: str, url: str, world_size: int, keys: bool = False) -> TrainingView:
     """The lines for one rank; where there are several, torchrun's variables tell them apart."""
     ranks, words = "", 'On a GPU say device="cuda:0": batches then arrive there.'
     if world_size > 1:
@@ -37,6 +37,8 @@ def training_view(run: str, url: str, world_size: int) -> TrainingView:
         words = (
             f"Start it on {world_size} ranks, such as with torchrun --nproc-per-node={world_size}."
         )
+    if keys:
+        words += " The server asks for a key: put one of scope work into DDLP_KEY."
     code = _ALONE.format(run=run, url=url.rstrip("/"), ranks=ranks)
     if world_size > 1:
         code = "import os\n" + code

@@ -208,6 +208,7 @@ class EpochInfo(Message):
     meeting_point: int | None
     made: dict[str, int] = Field(description="Batches made, by prong.")
     consumed: int
+    delivered: dict[str, int] = Field(description="Batches consumed, by the prong that made them.")
     started_at: float
     ended_at: float | None
 

@@ -13,7 +13,7 @@ from starlette.types import Receive, Scope, Send
 from ddlp.core.errors import NotFound, Unavailable
 from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.types import RunState
-from ddlp.server import snapshot
+from ddlp.server import identity, snapshot
 from ddlp.server.context import Context, ContextDep, done, find_run
 from ddlp.server.models import Run
 from ddlp.server.snapshot import Snapshot
@@ -61,9 +61,17 @@ class Stream(StreamingResponse):
 
     def __init__(self, context: Context, lines: AsyncGenerator[str | bytes, None]) -> None:
         headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-        super().__init__(lines, media_type="text/event-stream", headers=headers)
+        super().__init__(self._allowed(), media_type="text/event-stream", headers=headers)
         self._context = context
         self._lines = lines
+        self._reader = identity.current()
+
+    async def _allowed(self) -> AsyncGenerator[str | bytes, None]:
+        """The events, until the reader's key is revoked."""
+        async for line in self._lines:
+            if self._reader is not None and not self._context.keyring.knows(self._reader):
+                return
+            yield line
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send them, or refuse to; nothing comes between the look at the number and its change."""

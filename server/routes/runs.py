@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import urlencode
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 from fastapi.responses import FileResponse
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
@@ -47,6 +47,7 @@ from ddlp.server import (
 )
 from ddlp.server.context import Context, ContextDep, SessionDep, done, find_run
 from ddlp.server.models import Run
+from ddlp.server.security import refuse_cross_site
 from ddlp.server.timeline import Timeline
 
 router = APIRouter(prefix="/runs", tags=["runs"])
@@ -163,7 +164,7 @@ def certificate(ref: str, number: int, session: SessionDep) -> Certificate:
     return certificates.find(session, runs.find(session, ref), number)
 
 
-@router.get("/{ref}/verify")
+@router.get("/{ref}/verify", dependencies=[Depends(refuse_cross_site)])
 def verify(
     ref: str,
     session: SessionDep,

@@ -129,11 +129,23 @@ def test_the_end_of_a_run_takes_the_second_at_hand_too() -> None:
 def test_live_figures_are_kept_for_a_minute_and_no_longer() -> None:
     telemetry = Telemetry()
     for now in range(100, 300):
-        telemetry.add(now, "cpu", Bucket(images=now))
+        telemetry.add(now, "cpu", Bucket(batches=1, images=now))
         telemetry.take(now)
     assert telemetry.recent(300, "cpu").images == sum(range(300 - KEPT_S, 300))
     assert telemetry.recent(300, "cpu", 10**6).images <= sum(range(298 - KEPT_S, 300))
     assert telemetry.images_per_s(300, "cpu") == sum(range(295, 300)) / 5
+
+
+def test_the_rate_of_large_batches_is_steady_and_ends_when_they_do() -> None:
+    telemetry, seen = Telemetry(), []
+    for now in range(1000, 1200):
+        if now % 13 == 0 and now < 1130:
+            telemetry.add(now, "csd", Bucket(batches=1, images=260))
+        telemetry.take(now)
+        seen.append(telemetry.images_per_s(now, "csd"))
+    steady = seen[1040 - 1000 : 1130 - 1000]
+    assert all(rate == pytest.approx(20, rel=0.35) for rate in steady), steady
+    assert seen[1165 - 1000 : 1180 - 1000] == [0.0] * 15
 
 
 def test_sums_are_added_and_marks_and_peaks_survive() -> None:

@@ -75,6 +75,7 @@ def epoch_info(**changes: Any) -> EpochInfo:
         "meeting_point": 70,
         "made": {"cpu": 70, "csd": 30},
         "consumed": 100,
+        "delivered": {"cpu": 70, "csd": 30},
         "started_at": 10.0,
         "ended_at": 20.0,
     }

@@ -86,6 +86,35 @@ def test_the_strategy_is_switched_while_a_trainer_goes_on(
     assert api.get(f"/runs/{run}")["strategy"] == "wrr"
 
 
+def test_a_window_is_left_behind_with_the_strategy_that_it_belongs_to(
+    page: Page, api: Client
+) -> None:
+    run = new_run(api, strategy="bounded", reorder_window=4)
+    page.goto(f"/runs/{run}")
+    expect(page.get_by_label("reorder window")).to_have_value("4")
+    page.get_by_label("strategy", exact=True).select_option("wrr")
+    page.get_by_role("button", name="Switch strategy").click()
+    expect(page.locator("#notices")).to_contain_text("The strategy is switched.")
+    assert api.get(f"/runs/{run}")["strategy"] == "wrr"
+    api.post(f"/runs/{run}/cancel")
+
+
+def test_the_chart_of_a_run_shows_what_was_before_the_page_was_opened(
+    page: Page, up: UpProcess, api: Client
+) -> None:
+    run = new_run(api, batch_size=2)
+
+    def look(step: int) -> None:
+        page.wait_for_timeout(150)
+        if step == 50:
+            page.goto(f"/runs/{run}")
+            # One point a second comes live: so many at once are those from before.
+            several = re.compile(r"^([5-9]|\d\d+)$")
+            expect(page.locator("#chart")).to_have_attribute("data-points", several, timeout=3000)
+
+    train(up, run, look, prefetch=1)
+
+
 def test_the_rates_of_both_prongs_are_shown_live(page: Page, up: UpProcess, api: Client) -> None:
     run = new_run(api, batch_size=2)
     page.goto(f"/runs/{run}")
@@ -98,7 +127,7 @@ def test_the_rates_of_both_prongs_are_shown_live(page: Page, up: UpProcess, api:
             figures.add(page.locator("#csd-rate").inner_text())
 
     train(up, run, look)
-    assert any(int(figure.replace(",", "")) > 0 for figure in figures)
+    assert any(float(figure.replace(",", "")) > 0 for figure in figures)
     expect(page.locator("#chart canvas")).to_be_visible()
 
 
@@ -172,6 +201,7 @@ def test_windows_and_budgets_are_changed_in_place_and_what_failed_is_tried_again
     expect(page.locator("#notices")).to_contain_text("The limits are changed.")
     limits = api.get(f"/runs/{run}")["limits"]
     assert (limits["cpu_window"], limits["csd_store_bytes"]) == (5, 3_000_000)
+    assert limits["own"] == ["cpu_window", "csd_store_bytes"]  # what was not touched is not sent
     expect(page.locator("#controls")).to_contain_text("in force: 5 batches unconsumed at most")
     expect(page.locator("#events")).to_contain_text("limits")
     api.post(f"/runs/{run}/cancel")

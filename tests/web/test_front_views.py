@@ -1,6 +1,7 @@
 """The bar of both fronts, its cursors, and its outlook."""
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -73,7 +74,7 @@ def test_the_forecast_lies_between_the_fronts(shares: tuple[int, Front, Front]) 
 def test_a_run_that_ended_shows_its_last_epoch_that_delivered() -> None:
     epochs = [
         epoch_info(number=0),
-        epoch_info(number=1, made={"cpu": 60, "csd": 40}),
+        epoch_info(number=1, made={"cpu": 60, "csd": 40}, delivered={"cpu": 60, "csd": 40}),
         epoch_info(number=2, made={"cpu": 1, "csd": 1}, consumed=0, state=EpochState.ABANDONED),
     ]
     shown = page(epochs=epochs).fronts
@@ -82,6 +83,24 @@ def test_a_run_that_ended_shows_its_last_epoch_that_delivered() -> None:
         "CPU delivered 60 from the head, CSD delivered 40 from the tail, of 100 batches; "
         "they met at batch 70"
     )
+
+
+def test_what_a_cancelled_run_made_and_nobody_took_is_not_called_delivered() -> None:
+    cut = epoch_info(
+        made={"cpu": 50, "csd": 40},
+        consumed=30,
+        delivered={"cpu": 20, "csd": 10},
+        meeting_point=None,
+    )
+    shown = page(run_info(state=RunState.CANCELLED), epochs=[cut]).fronts
+    assert [side.delivered for side in shown.sides] == ["20", "10"]
+    assert [(part.x, part.width) for part in shown.segments] == [(0, 200), (900, 100)]
+
+
+def test_a_slow_side_is_not_said_to_stand_still() -> None:
+    slow = Front(taken=1, delivered=0, ready=0, leased=1, images_per_s=0.4)
+    assert live(csd=slow).fronts.sides[1].rate == "0.4"
+    assert live(csd=replace(slow, images_per_s=0.0)).fronts.sides[1].rate == "0"
 
 
 def test_the_sides_say_in_words_what_the_bar_shows() -> None:

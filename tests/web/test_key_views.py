@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from ddlp.core.messages.keys import KeyInfo
+from ddlp.core.settings import Settings
 from ddlp.core.types import Scope
 from ddlp.server.identity import Identity
 from ddlp.web.key_views import KeyRow, keys_view, local_path, sign_in_view
@@ -23,7 +24,7 @@ def key(name: str, **changes: Any) -> KeyInfo:
 
 
 def rows(*found: KeyInfo, used: Identity | None = None) -> list[KeyRow]:
-    return keys_view(list(found), True, used).rows
+    return keys_view(list(found), Settings(), used).rows
 
 
 def test_good_keys_stand_first_in_the_order_in_which_they_came() -> None:
@@ -53,9 +54,16 @@ def test_the_key_of_the_servers_own_workers_says_whose_it_is() -> None:
     assert found.note == "of the workers that ddlp up started; made anew at each start"
 
 
+def test_a_server_that_others_reach_without_a_key_says_so() -> None:
+    found = keys_view([], Settings(host="0.0.0.0", unsafe_listen=True), None)
+    assert not found.loopback
+    assert keys_view([], Settings(keys="required"), None).required
+
+
 def test_every_scope_says_what_it_may_and_for_whom_it_is() -> None:
-    found = keys_view([], False, None)
+    found = keys_view([], Settings(), None)
     assert not found.required
+    assert found.loopback
     assert [scope.name for scope in found.scopes] == [scope.value for scope in Scope]
     assert all(scope.may and scope.meant_for for scope in found.scopes)
 

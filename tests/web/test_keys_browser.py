@@ -173,3 +173,20 @@ def test_a_page_that_follows_something_says_when_its_key_was_revoked(
     expect(visitor.locator("#signed-out")).to_be_visible(timeout=10_000)
     visitor.get_by_role("link", name="Load it again").click()
     expect(visitor).to_have_url("/signin?next=/devices")
+
+
+def test_a_live_run_is_shown_no_longer_than_the_key_is_good(visitor: Page, locked: Locked) -> None:
+    name = new_name()
+    with locked.up.client(locked.admin) as client:
+        run = new_run(client)
+        key = client.post("/keys", {"name": name, "scope": "read"})["key"]
+        visitor.goto(f"/runs/{run}")
+        sign_in(visitor, key)
+        expect(visitor.locator("#state")).to_be_visible()
+        client.post(f"/keys/{name}/revoke")
+        expect(visitor.locator("#signed-out")).to_be_visible(timeout=20_000)
+        expect(visitor.locator("#offline")).to_be_hidden()
+        client.post(f"/runs/{run}/pause")
+        visitor.wait_for_timeout(2500)
+        expect(visitor.locator("#state")).not_to_have_text("paused")
+        client.post(f"/runs/{run}/cancel")

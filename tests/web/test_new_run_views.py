@@ -252,6 +252,8 @@ def test_the_lines_that_train_are_python_and_name_the_run(ranks: int) -> None:
     assert 'DualLoader(run="r50", url="http://control:8000"' in found.code
     assert ("world_size=4" in found.code) == (ranks == 4)
     assert ("import os" in found.code) == (ranks == 4)
+    assert "DDLP_KEY" not in found.words
+    assert "DDLP_KEY" in training_view("r50", "http://control:8000/", ranks, keys=True).words
 
 
 def test_a_demo_that_failed_says_why_and_one_under_way_is_followed() -> None:

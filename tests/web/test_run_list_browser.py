@@ -275,7 +275,7 @@ def test_a_row_follows_its_run_and_what_is_chosen_stays_chosen(
         if step == 16:
             expect(state(page, run)).to_have_text("running", timeout=15_000)
             expect(row(page, run).locator(".progress")).not_to_contain_text("100 %")
-            expect(page.locator("#poll")).to_have_count(1)
+            expect(page.locator("#poll")).to_have_attribute("hx-trigger", "every 3s")
 
     train(up, run, look)
     expect(state(page, run)).to_have_text("completed", timeout=15_000)
@@ -283,5 +283,20 @@ def test_a_row_follows_its_run_and_what_is_chosen_stays_chosen(
     expect(row(page, run).locator(".mark").first).to_have_text("emulated CSD")
     expect(page.get_by_label(f"choose {run}")).to_be_checked()
     expect(page.get_by_role("button", name="Cancel selected")).to_be_disabled()
-    expect(page.locator("#poll")).to_have_count(0)
+    expect(page.locator("#poll")).to_have_attribute("hx-trigger", "every 15s")
     assert stayed(page)
+
+
+@pytest.mark.long
+def test_a_run_that_is_made_elsewhere_appears_on_a_list_on_which_nothing_lives(
+    page: Page, api: Client
+) -> None:
+    name = f"late-{uuid.uuid4().hex[:8]}x"
+    page.goto(f"/?search={name}&dataset=fruit")
+    expect(page.locator("#poll")).to_have_attribute("hx-trigger", "every 15s")
+    api.post("/runs", {"name": name, "dataset": "fruit", "pipeline": "small"})
+    expect(row(page, name)).to_be_visible(timeout=25_000)
+    # What lives is asked for more often, and at once.
+    expect(page.locator("#poll")).to_have_attribute("hx-trigger", "every 3s")
+    api.post(f"/runs/{name}/cancel")
+    expect(state(page, name)).to_have_text("cancelled", timeout=10_000)

@@ -27,15 +27,23 @@
 
   const valueOf = (field) => {
     if (field.type !== "number" && field.dataset.number === undefined) return field.value;
-    const scale = Number(field.dataset.scale ?? 1);
-    return scale === 1 ? Number(field.value) : Math.round(Number(field.value) * scale);
+    const [scale, number] = [Number(field.dataset.scale ?? 1), Number(field.value)];
+    if (scale !== 1) return Math.round(number * scale);
+    // A whole number that JavaScript would round goes as it was typed; the server reads it.
+    return Number.isInteger(number) && !Number.isSafeInteger(number) ? field.value : number;
   };
 
-  // What a form says, as JSON: numbers and ticks as such; what is empty is left out.
+  // What a form says, as JSON: numbers and ticks as such; what is empty is left out. A field may count only beside another one's
+  // value (data-when="strategy=bounded"), and a form may send only what was changed (data-changed).
+  const counts = (form, field) => {
+    const [name, value] = (field.dataset.when ?? "").split("=");
+    if (name && form.elements[name].value !== value) return false;
+    return !form.hasAttribute("data-changed") || field.value !== field.defaultValue;
+  };
   const bodyOf = (form) => {
     const body = {};
     for (const field of form.elements) {
-      if (!field.name || field.disabled || field.type === "submit") continue;
+      if (!field.name || field.disabled || field.type === "submit" || !counts(form, field)) continue;
       if (field.type === "radio" && !field.checked) continue;
       if (field.type === "checkbox" && field.dataset.list !== undefined) {
         if (field.checked) (body[field.name] ??= []).push(field.value);
@@ -106,13 +114,23 @@
   const offline = document.getElementById("offline");
   const signedOut = document.getElementById("signed-out");
   const away = (is) => { offline.hidden = !is; };
-  document.addEventListener("htmx:sse:error", () => away(true));
+  const refused = (status) => { signedOut.hidden = status !== 401; };
+  document.addEventListener("htmx:sse:error", (event) => {
+    const status = event.detail?.status;
+    away(!status);
+    refused(status);
+  });
   document.addEventListener("htmx:sse:after:connection", () => away(false));
   document.addEventListener("htmx:error", (event) => { if (!event.detail?.ctx?.response) away(true); });
   document.addEventListener("htmx:after:request", (event) => {
     away(false);
-    signedOut.hidden = event.detail?.ctx?.response?.status !== 401;
+    refused(event.detail?.ctx?.response?.status);
   });
 
-  window.ddlp = { notify, ask, bodyOf, away };
+  // What asks again every few seconds rests while nobody looks.
+  document.addEventListener("htmx:before:request", (event) => {
+    if (event.target.id === "poll" && document.hidden) event.preventDefault();
+  });
+
+  window.ddlp = { notify, ask };
 })();

@@ -42,7 +42,12 @@
     draw();
     document.addEventListener("ddlp:theme", draw);
     new ResizeObserver(() => plot.setSize({ width: place.clientWidth, height: place.clientHeight })).observe(place);
-    return { setData: (next) => { shown = next; if (!document.hidden) plot.setData(next); } };
+    const setData = (next) => {
+      shown = next;
+      place.dataset.points = next[0].length;
+      if (!document.hidden) plot.setData(next);
+    };
+    return { setData };
   };
 
   window.ddlp.chart = make;

@@ -15,7 +15,6 @@
     return { ...chart, data, plot: window.ddlp.chart(document.getElementById(chart.place), { lines: chart.lines, unit: chart.unit, data }) };
   });
 
-  const keep = 1000;
   const add = (chart, at, values) => {
     const times = chart.data[0];
     if (times.length && at <= times[times.length - 1]) return;
@@ -23,31 +22,65 @@
     // A line that stands on another one shows the two together.
     const height = (line) => (line.on ? (values[line.key] ?? 0) + (values[line.on] ?? 0) : values[line.key] ?? chart.nothing);
     chart.lines.forEach((line, i) => chart.data[i + 1].push(height(line)));
-    if (times.length > keep) chart.data.forEach((column) => column.shift());
   };
 
   const fill = (chart, series) => {
+    chart.data.forEach((column) => { column.length = 0; });
     const rows = new Map();
     chart.lines.forEach(({ key }) => (series[key]?.at ?? []).forEach((at, i) => {
       rows.set(at, { ...rows.get(at), [key]: series[key][chart.figure][i] });
     }));
     [...rows.keys()].sort((a, b) => a - b).forEach((at) => add(chart, at, rows.get(at)));
-    chart.plot.setData(chart.data);
   };
+  const draw = () => charts.forEach((chart) => chart.plot.setData(chart.data));
 
-  fetch(live.dataset.series).then((answer) => answer.json()).then((series) => charts.forEach((chart) => fill(chart, series))).catch(() => {});
+  // The whole run, as the server keeps it; what comes live meanwhile waits, and is put behind it. It is asked for again when the
+  // page was cut off, so that nothing is drawn across what it missed, and when it has so many points that they can be thinned out.
+  const [points, most] = [600, 1200];
+  let meanwhile = null;
+  const show = (figures) => charts.forEach((chart) => add(chart, figures.at, figures[chart.figure]));
+  const load = async () => {
+    if (meanwhile) return;
+    meanwhile = [];
+    try {
+      const answer = await fetch(`${live.dataset.series}?points=${points}`);
+      const series = await answer.json();
+      if (answer.ok) charts.forEach((chart) => fill(chart, series));
+    } catch { /* the live points are drawn all the same */ }
+    meanwhile.forEach(show);
+    meanwhile = null;
+    draw();
+  };
+  load();
 
-  // A run that is over has nothing more to say: when the server ends the stream, it is not asked for again.
   const stream = document.getElementById("stream");
-  let over = false;
-  stream?.addEventListener("over", () => { over = true; });
-  stream?.addEventListener("htmx:sse:before:connection", (event) => { if (over) event.preventDefault(); });
-  stream?.addEventListener("figures", (event) => {
+  if (!stream) return;
+  stream.addEventListener("figures", (event) => {
     const figures = JSON.parse(event.detail.data);
     document.title = document.title.replace(/^\d+ %/, `${figures.percent} %`);
     window.ddlp.wordTimes();
     if (figures.at === null) return;
-    charts.forEach((chart) => { add(chart, figures.at, figures[chart.figure]); chart.plot.setData(chart.data); });
+    if (meanwhile) return meanwhile.push(figures);
+    show(figures);
+    if (charts[0].data[0].length > most) load();
+    else draw();
   });
-  stream?.addEventListener("htmx:response:error", () => window.ddlp.notify("This page does not update: the server has too many live pages open. Close some, then load it again."));
+
+  // A run that is over has nothing more to say: when the server ends the stream, it is not asked for again.
+  let over = false;
+  let connected = false;
+  stream.addEventListener("over", () => { over = true; });
+  stream.addEventListener("htmx:sse:before:connection", (event) => { if (over) event.preventDefault(); });
+  stream.addEventListener("htmx:sse:after:connection", () => {
+    if (connected) load();
+    connected = true;
+  });
+  // A first try that fails is made again; later ones are htmx's own affair.
+  const again = () => { if (!connected) setTimeout(() => window.htmx.trigger(stream, "again"), 3000); };
+  stream.addEventListener("htmx:error", again);
+  stream.addEventListener("htmx:response:error", (event) => {
+    const status = event.detail?.ctx?.response?.status;
+    if (status === 503) window.ddlp.notify("This page does not update yet: the server has too many live pages open. It tries again; close some.");
+    if (!status || status >= 500) again();
+  });
 })();

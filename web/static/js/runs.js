@@ -1,4 +1,4 @@
-// The list of runs: what is chosen and what can be done with it; rest while nobody looks.
+// The list of runs: what is chosen and what can be done with it.
 "use strict";
 
 (() => {
@@ -45,9 +45,6 @@
   });
 
   document.addEventListener("htmx:after:swap", update);
-  document.addEventListener("htmx:before:request", (event) => {
-    if (event.target.id === "poll" && document.hidden) event.preventDefault();
-  });
   document.addEventListener("change", (event) => { if (event.target.form === form) update(); });
   update();
 })();
