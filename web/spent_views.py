@@ -17,7 +17,7 @@ WORDS = {
     Spending.DECODE: "waiting for decoding",
     Spending.CSD: "waiting for the CSD",
     Spending.TRANSFER: "waiting for tensors",
-    Spending.SCHEDULING: "waiting for work to be given out",
+    Spending.SCHEDULING: "waiting for scheduling",
     Spending.STARTUP: "starting up",
 }
 
