@@ -27,11 +27,11 @@ from ddlp.core.messages import DatasetCreate, PipelineCreate, RunCreate
 from ddlp.core.messages.demo import DemoCreate, DemoInfo, DemoState
 from ddlp.core.settings import LOOPBACK, Settings
 from ddlp.core.types import DatasetState
-from ddlp.server import datasets, devices, pipelines, runs
+from ddlp.server import datasets, devices, pipelines, run_names, runs
 from ddlp.server.database import Database
 from ddlp.server.dispatcher import Dispatcher
 from ddlp.server.ledger import audit
-from ddlp.server.models import Dataset, Run
+from ddlp.server.models import Dataset
 from ddlp.server.scanner import Scanner
 
 _DATASET = "shapes"
@@ -157,8 +157,8 @@ class Demo:
             known = session.scalar(select(Dataset).where(*here))
             if known is not None:
                 return known
-            taken = set(session.scalars(select(Dataset.name)))
-            body = DatasetCreate(uri=str(folder), name=_free(_DATASET, taken))
+            taken = session.scalar(select(Dataset.id).where(Dataset.name == _DATASET)) is not None
+            body = DatasetCreate(uri=str(folder), name=folder.name if taken else _DATASET)
             row = datasets.add(session, self._settings, body)
         self._scanner.begin(row)
         return row
@@ -168,8 +168,9 @@ class Demo:
     def _make_run(self, dataset: str, epochs: int) -> str:
         with self._database.session() as session:
             pipelines.add(session, PipelineCreate.model_validate(PIPELINE))
+            taken = run_names.is_taken(session, _RUN)
             body = RunCreate(
-                name=_free(_RUN, set(session.scalars(select(Run.name)))),
+                name=run_names.numbered(session, _RUN) if taken else _RUN,
                 dataset=dataset,
                 pipeline=PIPELINE["name"],
                 batch_size=BATCH_SIZE,
@@ -252,12 +253,3 @@ def own_url(settings: Settings, port: int) -> str:
     if settings.host in LOOPBACK or settings.host in _ANYWHERE:
         return f"http://127.0.0.1:{port}"
     return settings.model_copy(update={"url": None, "port": port}).server_url
-
-
-def _free(name: str, taken: set[str]) -> str:
-    """The name, or the first with a number that nobody has."""
-    number, free = 1, name
-    while free in taken:
-        number += 1
-        free = f"{name}-{number}"
-    return free

@@ -2,7 +2,6 @@
 
 import re
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from ddlp.core.errors import Conflict, NotFound
@@ -10,13 +9,10 @@ from ddlp.core.lifecycle import ACTIVE
 from ddlp.core.messages import RetryCreate
 from ddlp.core.pipeline import Pipeline, PipelineSpec
 from ddlp.core.types import RunState
-from ddlp.server import datasets, runs
+from ddlp.server import datasets, run_names, runs
 from ddlp.server.board import run_strategy
 from ddlp.server.ledger import audit
 from ddlp.server.models import Dataset, Run
-
-_NAME = 64
-"""How long a name may be."""
 
 
 def create_retry(session: Session, ref: str, body: RetryCreate) -> Run:
@@ -87,14 +83,6 @@ def _check_pipeline(source: Run) -> None:
 
 def _free_name(session: Session, source: Run) -> str:
     """The old name with the next free number: a third attempt is NAME-3, not NAME-2-2."""
-    base, number = source.name, 2
-    numbered = re.fullmatch(r"(.+)-\d+", source.name)
-    if source.retry_of is not None and numbered and _is_taken(session, numbered[1]):
-        base = numbered[1]
-    while _is_taken(session, name := f"{base[: _NAME - len(f'-{number}')]}-{number}"):
-        number += 1
-    return name
-
-
-def _is_taken(session: Session, name: str) -> bool:
-    return session.scalar(select(Run.id).where(Run.name == name)) is not None
+    counted = re.fullmatch(r"(.+)-\d+", source.name) if source.retry_of is not None else None
+    known = counted is not None and run_names.is_taken(session, counted[1])
+    return run_names.numbered(session, counted[1] if counted and known else source.name)

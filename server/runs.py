@@ -29,7 +29,7 @@ from ddlp.core.schedule import STRATEGIES, Replay, strategy
 from ddlp.core.stalls import Circumstances
 from ddlp.core.store import room
 from ddlp.core.types import BadPolicy, DeviceKind, EpochState, Prong, RunState, TailPolicy
-from ddlp.server import certificates, datasets, figures, pipelines, quarantine, reports
+from ddlp.server import certificates, datasets, figures, pipelines, quarantine, reports, run_names
 from ddlp.server.board import ActiveRun, run_plan
 from ddlp.server.database import refers_to_nothing
 from ddlp.server.ledger import audit
@@ -315,9 +315,7 @@ def check_world(plan: RunPlan) -> None:
 
 def _free_name(session: Session, dataset: str) -> str:
     count = session.scalar(select(func.count()).select_from(Run)) or 0
-    while session.scalar(select(Run.id).where(Run.name == f"{dataset[:48]}-{count + 1}")):
-        count += 1
-    return f"{dataset[:48]}-{count + 1}"
+    return run_names.numbered(session, dataset, count + 1)
 
 
 def _epoch_info(row: Epoch) -> EpochInfo:

@@ -11,7 +11,7 @@ from sqlalchemy.orm import Session
 from ddlp.core.messages import DatasetInfo
 from ddlp.core.schedule import CHOICES
 from ddlp.core.types import DatasetState
-from ddlp.server import datasets, outlooks, pictures, pipelines, runs
+from ddlp.server import datasets, outlooks, pictures, pipelines, run_names, runs
 from ddlp.server.context import Context, ContextDep, SessionDep
 from ddlp.server.models import Dataset, Run
 from ddlp.server.routes.datasets import find_preview, info
@@ -128,7 +128,7 @@ def _cloned(session: Session, ref: str) -> tuple[dict[str, str], list[str]]:
         copied["strategy"] = DEFAULTS["strategy"]
         notices.append(f"{run.name} replays another run; its clone uses {DEFAULTS['strategy']}.")
     notices += _changes(session, run)
-    return {**copied, "name": _free_name(session, run.name)}, notices
+    return {**copied, "name": run_names.following(session, run.name)}, notices
 
 
 def _changes(session: Session, run: Run) -> list[str]:
@@ -145,14 +145,3 @@ def _changes(session: Session, run: Run) -> list[str]:
     elif pipeline.hash != run.pipeline_hash:
         found.append(f"Pipeline {run.pipeline} makes other bytes now than it did then.")
     return found
-
-
-def _free_name(session: Session, name: str) -> str:
-    """The name with the next number that no run has."""
-    stem, _, last = name.rpartition("-")
-    base, number = (stem, int(last)) if stem and last.isdecimal() else (name, 1)
-    while True:
-        number += 1
-        found = f"{base[: 63 - len(str(number))]}-{number}"
-        if session.scalar(select(Run.id).where(Run.name == found)) is None:
-            return found

@@ -76,7 +76,12 @@ def test_what_cannot_be_checked_is_said_and_is_no_pass(host: UpProcess, folder: 
             "1 of 61440 bytes of images differ from this host's",
             marks=pytest.mark.long,
         ),
-        ("show_halves", "whole or absent", "visible before it was whole"),
+        pytest.param(
+            "show_halves",
+            "whole or absent",
+            "visible before it was whole",
+            marks=pytest.mark.long,
+        ),
         pytest.param(
             "ignore_denials",
             "stale token",

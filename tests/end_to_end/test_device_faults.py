@@ -14,7 +14,7 @@ from tests.end_to_end.test_epoch import ONCE
 from tests.end_to_end.test_worker_faults import RECOVERY_S, SLACK_S
 from tests.end_to_end.trainer import new_run, train
 
-BOTH = pytest.mark.parametrize("strategy", ["wrr", "mte"])
+BOTH = pytest.mark.parametrize("strategy", ["wrr", pytest.param("mte", marks=pytest.mark.long)])
 SLOW = "0.003"
 BROKEN = str(Path(__file__).parent / "broken")
 

@@ -142,6 +142,7 @@ def _use_up(filler: Path) -> None:
             return
 
 
+@pytest.mark.long
 def test_a_run_that_cannot_fit_is_refused_before_it_begins(tmp_path: Path, images: Path) -> None:
     with (
         small_drive(tmp_path / "drive", "2m") as drive,
