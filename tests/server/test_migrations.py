@@ -2,15 +2,18 @@
 
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from alembic import command
 from sqlalchemy import Engine, text
 
-from ddlp.core.types import RunState
+from ddlp.core.types import Prong, RunState
 from ddlp.server import figures, quarantine, runs
 from ddlp.server.database import Database, alembic_config, migrate
 from ddlp.server.models import Epoch
+from tests.server.conftest import Plane
+from tests.server.driving import deliver, feed, new_run, register
 
 RUN = """
 insert into runs (id, name, dataset_id, dataset, dataset_version, pipeline, pipeline_hash,
@@ -93,3 +96,26 @@ def test_references_are_still_checked_after_an_upgrade(old: Database) -> None:
         session.execute(text("delete from runs where name = 'completed'"))
     with old.session() as session:
         assert session.scalar(text("select count(*) from bad_samples")) == len(RunState) - 1
+
+
+def test_which_prong_made_what_was_consumed_is_found_out_again(
+    either_plane: Plane, images: Path
+) -> None:
+    plane = either_plane
+    for prong in Prong:
+        register(plane, prong)
+    run = new_run(plane, images, batch_size=10)
+    deliver(plane, run, stop=5)
+    feed(plane, run, 5, 5)
+    plane.dispatcher.change_state(run, RunState.CANCELLED).result(10)
+
+    def delivered() -> dict[str, int]:
+        with plane.database.session() as session:
+            return runs.epochs(session, runs.find(session, str(run)))[0].delivered
+
+    before = delivered()
+    assert sum(before.values()) == 5
+    assert before["csd"] > 0
+    command.downgrade(alembic_config(plane.database.engine), "0005")
+    migrate(plane.database.engine)
+    assert delivered() == before
