@@ -308,7 +308,7 @@ class Working(Leasing):
         where = f"batch {batch.index} of epoch {batch.epoch}"
         why = f"{where} was isolated: {reason}, {batch.kills} times"
         if self.limits.on_bad is BadPolicy.FAIL:
-            self.doom = why
+            self.doom = self.doom or why  # a rival that dies as well is one more, not the cause
         else:
             self._isolate(batch, why)
 

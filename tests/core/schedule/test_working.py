@@ -336,9 +336,10 @@ def test_a_batch_that_kills_three_workers_ends_a_run_that_takes_no_bad_samples()
     kill_workers(run, 0, 2)
     assert run.doom is None
     kill_workers(run, 0, 1)
-    assert run.doom == (
-        "batch 0 of epoch 0 was isolated: a worker process of cpu died while making it, 3 times"
-    )
+    why = "batch 0 of epoch 0 was isolated: a worker process of cpu died while making it, 3 times"
+    assert run.doom == why
+    kill_workers(run, 0, 1)
+    assert run.doom == why, "what ended the run stays what was said first"
 
 
 @pytest.mark.parametrize("policy", [BadPolicy.SKIP, BadPolicy.REPLACE])
