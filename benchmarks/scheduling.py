@@ -32,11 +32,12 @@ from ddlp.core.messages import (
     Lease,
 )
 from ddlp.core.pipeline import ENGINE, Pipeline
-from ddlp.core.schedule import EpochSchedule
+from ddlp.core.sessions import Start
 from ddlp.core.settings import Settings
+from ddlp.core.takeover import Origin
 from ddlp.core.types import DatasetState, DeviceKind, Prong, RunState
 from ddlp.server import devices, work
-from ddlp.server.board import Board
+from ddlp.server.board import Board, TrainerSession
 from ddlp.server.database import Database, migrate
 from ddlp.server.dispatcher import Dispatcher
 from ddlp.server.models import Dataset, Run
@@ -164,15 +165,16 @@ class Plane:
             if self._case.begin:
                 whole = run.schedule.plan.whole
                 half = self._case.begin // 2
-                run.schedule.resume(EpochSchedule.resumed(0, whole, half, half))
+                run.schedule.take_over(Origin(str(uuid.uuid4()), 0, 2 * half, half, (whole,)), {})
+            run.hold(0, TrainerSession(self._run, 1, now, begun=True))
+            run.schedule.join(0, str(self._run), Start.CONTINUE)
 
         self._ask(add)
 
     def _drive(self) -> Spent:
-        begin, end = self._case.begin, self._case.begin + self._case.timed
-        received = begin
+        received = 0
         started, started_cpu = time.perf_counter(), time.process_time()
-        while received < end:
+        while received < self._case.timed:
             answers = [self._make(prong, leases) for prong, leases in self._take()]
             fed = self._feed(received)
             for answer in answers:

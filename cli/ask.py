@@ -1,31 +1,17 @@
 """Asks a running server."""
 
-import json
-from pathlib import Path
 from typing import Any
 
 from ddlp.core.client import Client
-from ddlp.core.settings import Settings, load_settings
+from ddlp.core.home_lock import server_url
+from ddlp.core.settings import load_settings
 
 _TIMEOUT_S = 60.0
 
 
 def client(url: str | None, timeout_s: float = _TIMEOUT_S) -> Client:
     """A client for the address given, or for the one that the settings lead to."""
-    return Client(url or found_url(load_settings()), timeout_s=timeout_s, patience_s=2)
-
-
-def found_url(settings: Settings) -> str:
-    """The address in the settings, of what was started at home, or where it would be started."""
-    return settings.url or running_url(settings.home) or settings.server_url
-
-
-def running_url(home: Path) -> str | None:
-    """Where the server of a home folder was started last."""
-    try:
-        return str(json.loads((home / "lock").read_text())["url"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return None
+    return Client(url or server_url(load_settings()), timeout_s=timeout_s, patience_s=2)
 
 
 def get(url: str | None, path: str) -> Any:

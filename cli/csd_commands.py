@@ -9,6 +9,8 @@ import typer
 from ddlp.cli import ask
 from ddlp.cli.output import show
 from ddlp.core.errors import InvalidInput
+from ddlp.core.exit_codes import ExitCode
+from ddlp.core.home_lock import server_url
 from ddlp.core.settings import Settings, load_settings
 from ddlp.core.types import Prong
 
@@ -66,7 +68,7 @@ def csd_conformance(
         findings = conform(client, subject)
     show([vars(finding) for finding in findings], as_json, ["check", "outcome", "found"])
     if any(finding.outcome is not Outcome.PASSED for finding in findings):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED_CHECK)
 
 
 def running_broker(settings: Settings) -> str | None:
@@ -78,5 +80,5 @@ def running_broker(settings: Settings) -> str | None:
 def at_home(settings: Settings) -> Settings:
     """With the server and the broker that `ddlp up` started at home, where none are named."""
     return settings.model_copy(
-        update={"redis_url": running_broker(settings), "url": ask.found_url(settings)}
+        update={"redis_url": running_broker(settings), "url": server_url(settings)}
     )

@@ -3,12 +3,15 @@
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
+from urllib.parse import quote, urlencode
 
 import typer
 
 from ddlp.cli import ask
-from ddlp.cli.output import show
+from ddlp.cli.confirm import Yes, confirm
+from ddlp.cli.output import show, show_lines
 from ddlp.cli.pack_commands import pack, unpack
+from ddlp.core.urls import refuse_address
 
 datasets = typer.Typer(help="Datasets.", no_args_is_help=True)
 datasets.command("pack")(pack)
@@ -17,9 +20,6 @@ datasets.command("unpack")(unpack)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Url = Annotated[str | None, typer.Option(help="The server's address (DDLP_URL).")]
 Limit = Annotated[int, typer.Option(min=1, max=200, help="How many at most.")]
-
-
-_LOSSY = {None: "-", False: "no", True: "yes"}
 
 
 class Check(StrEnum):
@@ -38,29 +38,67 @@ def dataset_add(
     check: Annotated[
         Check, typer.Option(help="Read each image's head, or decode each image.")
     ] = Check.QUICK,
+    splits: Annotated[
+        bool, typer.Option("--splits", help="Register train, val and the like, each by itself.")
+    ] = False,
+    as_classes: Annotated[
+        bool,
+        typer.Option(
+            "--as-classes", help="Take folders such as train, and labels such as a|b, as classes."
+        ),
+    ] = False,
     wait: Annotated[bool, typer.Option(help="Wait for the end of the scan.")] = True,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
     """Register images; they are scanned in the background, and bad ones are left out."""
-    from ddlp.cli.scan import follow_scan
+    from ddlp.cli.scan import add_dataset, add_splits, show_notes
 
+    refuse_address(data)
     body = {"uri": str(data.absolute()), "name": name, "check": check.value}
-    info = ask.make(url, "/datasets", body)
+    if splits:
+        found = add_splits(url, body, wait)
+        show(found, as_json, ["name", "state", "samples", "rejected", "uri"])
+    else:
+        found = [add_dataset(url, body | ({"as_classes": True} if as_classes else {}), wait)]
+        show(found[0], as_json)
+    for info in found:
+        show_notes(info)
+
+
+@datasets.command("rescan")
+def dataset_rescan(
+    name: str,
+    wait: Annotated[bool, typer.Option(help="Wait for the end of the scan.")] = True,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Scan a dataset again after its files changed; what differs is a new version of that name.
+
+    Runs over the version before go on with it. It is kept as NAME@VERSION until its last run is
+    deleted, and new runs may use it by that name.
+    """
+    from ddlp.cli.scan import follow_rescan, rescan_lines, show_notes
+
+    info = ask.post(url, f"/datasets/{quote(name, safe='')}/rescan", {})
     if wait:
         with ask.client(url) as client:
-            info = follow_scan(client, info["name"])
-    show(info, as_json)
+            info = follow_rescan(client, info["name"])
+    show_lines(info, rescan_lines, as_json)
+    show_notes(info)
 
 
 @datasets.command("list")
-def dataset_list(url: Url = None, as_json: Json = False) -> None:
-    """All datasets."""
+def dataset_list(
+    every: Annotated[
+        bool, typer.Option("--all", help="Also earlier versions that are kept for their runs.")
+    ] = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """List all datasets."""
     columns = ["name", "state", "kind", "lossy", "samples", "rejected", "total_bytes", "uri"]
-    rows = ask.get(url, "/datasets")
-    if not as_json:
-        rows = [{**row, "lossy": _LOSSY[row["lossy"]]} for row in rows]
-    show(rows, as_json, columns)
+    show(ask.get(url, "/datasets?all=true" if every else "/datasets"), as_json, columns)
 
 
 @datasets.command("show")
@@ -85,21 +123,30 @@ def dataset_rejected(
     show(ask.get(url, path), as_json, ["name", "reason"])
 
 
-@datasets.command("remove")
-def dataset_remove(
+@datasets.command("delete")
+def dataset_delete(
     name: str,
-    yes: Annotated[
-        bool, typer.Option("--yes", help="Also if its shards may be the only copy.")
+    keep_runs: Annotated[
+        bool,
+        typer.Option("--keep-runs", help="Although there are runs of it that are over; they stay."),
     ] = False,
+    only_copy: Annotated[
+        bool, typer.Option("--only-copy", help="Also if its shards may be the only copy.")
+    ] = False,
+    yes: Yes = False,
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Forget a dataset; its files stay, but shards in the server's own folder are removed.
+    """Delete a dataset; its files stay, but shards in the server's own folder are removed.
 
-    Those are the ones that were packed without --into. If the dataset that they were made from is
-    not registered any more, they may be the only copy, and --yes is needed.
+    Those shards are the ones that were packed without --into. If the dataset that they were made
+    from is not registered any more, they may be the only copy, and --only-copy is needed.
     """
-    show(ask.delete(url, f"/datasets/{name}" + ("?only_copy=true" if yes else "")), as_json)
+    confirm(f"Delete dataset {name} with its index? Its images stay where they are.", yes)
+    asked = {"keep_runs": keep_runs, "only_copy": only_copy}
+    query = urlencode({name: "true" for name, said in asked.items() if said})
+    address = f"/datasets/{quote(name, safe='')}" + (f"?{query}" if query else "")
+    show(ask.delete(url, address), as_json)
 
 
 @datasets.command("preview")

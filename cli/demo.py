@@ -8,7 +8,7 @@ from typing import Any
 
 from ddlp.cli.scan import follow_scan
 from ddlp.cli.serve import PortTaken
-from ddlp.cli.up import Stack, make_home, stay, stop_on_term
+from ddlp.cli.up import Stack, csd_words, make_home, stay, stop_on_term
 from ddlp.cli.verify import verify_run
 from ddlp.core.client import Client
 from ddlp.core.demo import BATCH_SIZE, CPU_WINDOW, CSD_STORE_BYTES, IMAGES, PIPELINE, SEED
@@ -28,6 +28,7 @@ def run_demo(settings: Settings, epochs: int, strategy: str, oneshot: bool) -> N
     folder = make_dataset(home / "shapes", IMAGES)
     print("2/4  starting server, broker, CPU workers and an emulated CSD …", flush=True)
     with _stack(settings, home) as stack, Client(stack.url) as client:
+        _say(csd_words(stack.settings))
         run = _make_run(client, folder, epochs, strategy)
         print(f"3/4  training; watch it at {stack.url}/runs/{run}", flush=True)
         accuracy = train(stack.url, run, _say, stack.watch)
@@ -48,6 +49,7 @@ def _stack(settings: Settings, home: Path) -> Iterator[Stack]:
             "home": home,
             "dataset_roots": [home],
             "keys": "off",
+            "csd_devices": max(1, settings.csd_devices),
             "cpu_window": CPU_WINDOW,
             "csd_store_bytes": CSD_STORE_BYTES,
         }
@@ -102,6 +104,7 @@ def _summarise(client: Client, run: str, accuracy: float) -> None:
     proof = verify_run(client, run)
     last = client.get(f"/runs/{run}/epochs")[-1]
     print(f"  accuracy       {accuracy:.1%} in the last epoch (chance: {1 / len(CLASSES):.1%})")
+    print(f"  throughput     {_rate(info['delivered_images_per_s'])}")
     print(f"  CPU workers    {info['images']['cpu']} images, {_rate(rates['cpu'])}")
     print(f"  CSD (emulated) {info['images']['csd']} images, {_rate(rates['csd'])}")
     stall = info["wait_share"]
@@ -136,4 +139,4 @@ def _say(line: str) -> None:
 
 
 def _rate(value: float | None) -> str:
-    return "no rate known" if value is None else f"{value:.0f} images/s"
+    return "– images/s (not measured)" if value is None else f"{value:.0f} images/s"

@@ -6,11 +6,11 @@ import platform
 import shutil
 from typing import Any
 
-from ddlp.cli.ask import found_url
 from ddlp.cli.embedded_redis import redis_command
 from ddlp.core.client import Client
 from ddlp.core.errors import DdlpError
 from ddlp.core.filesystem import direct_refusal, filesystem_at, nearest
+from ddlp.core.home_lock import server_url
 from ddlp.core.image import engine_name, engine_reason
 from ddlp.core.settings import Settings
 from ddlp.core.store import StoreAddress
@@ -44,7 +44,7 @@ def examine(settings: Settings) -> dict[str, Any]:
         "database": without_password(settings.database),
         "cpu store": _store(settings.cpu_store_address),
         "csd store": _store(settings.csd_store_address),
-        "server": _server(found_url(settings)),
+        "server": _server(server_url(settings)),
     }
 
 
@@ -82,15 +82,17 @@ def _gds() -> str:
 
 def _csd(settings: Settings) -> str:
     """The devices that `ddlp up` would start, and how they would be held to their profile."""
+    number = settings.csd_devices
+    count = f"{number} ×" if number else "none unless asked for (ddlp up --csd 1);"
     if settings.csd_driver != "emulated":
-        return f"{settings.csd_devices} × driver {settings.csd_driver}"
+        return f"{count} driver {settings.csd_driver}"
     try:
         profile = chosen_profile(settings)
     except DdlpError as error:
         return str(error)
     cores = profile.cores.value
     held = would_hold(Share(cores, profile.speed.value, cores))
-    what = f"{settings.csd_devices} × profile {profile.name} ({profile.in_words()})"
+    what = f"{count} profile {profile.name} ({profile.in_words()})"
     return f"emulated: {what}; {held}; no real one"
 
 

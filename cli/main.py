@@ -3,19 +3,27 @@
 import json
 import os
 import sys
+from enum import StrEnum
+from importlib.metadata import version
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import quote, urlencode
 
 import typer
+from typer.completion import completion_init, get_completion_script  # type: ignore[attr-defined]
 
 from ddlp.cli import ask
+from ddlp.cli.confirm import Yes, confirm
 from ddlp.cli.csd_commands import Driver, Profile, at_home, check_prong, csd
 from ddlp.cli.dataset_commands import datasets
 from ddlp.cli.key_commands import keys
-from ddlp.cli.output import fail, show
-from ddlp.cli.run_commands import RunRef, runs
+from ddlp.cli.output import JSON_OPTION, fail_with, show
+from ddlp.cli.root_commands import roots
+from ddlp.cli.run_commands import runs
+from ddlp.cli.run_making import RunRef, replay
+from ddlp.cli.stack_commands import down, logs, status
 from ddlp.core.errors import DdlpError
+from ddlp.core.exit_codes import ExitCode
 from ddlp.core.settings import load_settings
 from ddlp.core.types import Prong
 
@@ -23,6 +31,7 @@ app = typer.Typer(
     help="Feed accelerators from both ends: CPU workers and computational storage.",
     no_args_is_help=True,
     add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 pipelines = typer.Typer(help="Pipelines.", no_args_is_help=True)
@@ -33,6 +42,24 @@ app.add_typer(devices, name="device")
 app.add_typer(runs, name="run")
 app.add_typer(csd, name="csd")
 app.add_typer(keys, name="keys")
+app.add_typer(roots, name="roots")
+
+_COMPLETE = "_DDLP_COMPLETE"
+
+
+class Shell(StrEnum):
+    """A shell whose completion is known."""
+
+    BASH = "bash"
+    ZSH = "zsh"
+    FISH = "fish"
+
+
+def _say_version(asked: bool) -> None:
+    if asked:
+        print(f"ddlp {version('ddlp')}")
+        raise typer.Exit
+
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 DeviceName = Annotated[str, typer.Argument(help="Name of a device.")]
@@ -49,19 +76,33 @@ def up(
         typer.Option(help="Folder below which datasets may be read, and packed ones written."),
     ] = None,
     workers: Annotated[int | None, typer.Option(help="CPU worker processes.")] = None,
+    csd_devices: Annotated[
+        int | None,
+        typer.Option("--csd", help="CSDs to start, emulated by default; none unless given."),
+    ] = None,
 ) -> None:
-    """Run everything on this machine: server, page, broker, CPU workers, an emulated CSD."""
+    """Run everything on this machine: server, page, broker, CPU workers, and CSDs if asked for."""
     from ddlp.cli.up import run_stack
 
-    run_stack(load_settings(home=home, port=port, dataset_roots=allow, cpu_workers=workers))
+    given = {"home": home, "port": port, "dataset_roots": allow}
+    run_stack(load_settings(**given, cpu_workers=workers, csd_devices=csd_devices))
+
+
+app.command("down")(down)
+app.command("status")(status)
+app.command("logs")(logs)
 
 
 @app.command()
-def serve() -> None:
+def serve(
+    checked: Annotated[
+        bool, typer.Option("--checked", hidden=True, help="Folders were checked by `ddlp up`.")
+    ] = False,
+) -> None:
     """Run the server and its page alone; settings come from the environment."""
     from ddlp.cli.serve import run_server
 
-    run_server(load_settings())
+    run_server(load_settings(), checked=checked)
 
 
 @app.command()
@@ -116,6 +157,22 @@ def pipeline_add(
     show(ask.post(url, "/pipelines", body), as_json)
 
 
+@pipelines.command("delete")
+def pipeline_delete(
+    name: Annotated[str, typer.Argument(help="Name of a pipeline that was added.")],
+    keep_runs: Annotated[
+        bool, typer.Option("--keep-runs", help="Although there are runs with it; they stay.")
+    ] = False,
+    yes: Yes = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Delete a pipeline's name; runs keep the transforms that they were made with."""
+    confirm(f"Delete pipeline {name}?", yes)
+    ask.delete(url, f"/pipelines/{quote(name, safe='')}" + ("?keep_runs=true" if keep_runs else ""))
+    show({"deleted": name}, as_json)
+
+
 @pipelines.command("list")
 def pipeline_list(url: Url = None, as_json: Json = False) -> None:
     """The presets and all that were added."""
@@ -156,15 +213,15 @@ def verify(
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Prove from its certificates that a run delivered every sample exactly once."""
+    """Prove that a run delivered every sample exactly once, to one unbroken line of sessions."""
     from ddlp.cli.verify import read, verify_run
     from ddlp.core.proof import check
 
     path = Path(run)
     result = check(read(path)) if path.is_file() else verify_run(ask.client(url), run)
     show(result, as_json)
-    if not result["exactly_once"]:
-        raise typer.Exit(1)
+    if not result["exactly_once"] or not result["unbroken"]:
+        raise typer.Exit(ExitCode.FAILED_CHECK)
 
 
 @app.command()
@@ -205,15 +262,7 @@ def trace(
         show(written, as_json)
 
 
-@app.command()
-def replay(
-    run: RunRef,
-    name: Annotated[str | None, typer.Option(help="A name for the new run.")] = None,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    """Make a run that delivers the batches of another one again, in the same order."""
-    show(ask.make(url, f"/runs/{run}/replay", {"name": name}), as_json)
+app.command("replay")(replay)
 
 
 @app.command()
@@ -233,20 +282,50 @@ def audit(
     from ddlp.cli.audit import COLUMNS, dated
 
     asked = {"subject": subject, "action": action, "before": before, "limit": limit}
-    given = urlencode({name: value for name, value in asked.items() if value is not None})
+    known = {name: value for name, value in asked.items() if value is not None}
+    given = urlencode(known, quote_via=quote)
     found = ask.get(url, f"/audit?{given}")
     show(found if as_json else dated(found), as_json, COLUMNS)
 
 
+@app.command()
+def completions(
+    shell: Annotated[Shell, typer.Argument(help="The shell to complete commands in.")],
+) -> None:
+    """Print a script that completes commands; `source <(ddlp completions bash)` uses it now."""
+    print(get_completion_script(prog_name="ddlp", complete_var=_COMPLETE, shell=shell.value))
+
+
+@app.callback()
+def main(
+    version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_say_version, help="Show it.")
+    ] = False,
+) -> None:
+    """Feed accelerators from both ends: CPU workers and computational storage."""
+
+
 def run() -> None:
-    """The entry point: errors of ours are one line, and a status that says what kind."""
+    """The entry point: an error is one line, or JSON, and a status that says what kind."""
+    as_json = JSON_OPTION in sys.argv[1:]
+    if _COMPLETE in os.environ:
+        completion_init()  # typer does so only where it adds options of its own
     try:
-        app()
+        sys.exit(app(prog_name="ddlp", standalone_mode=not as_json, complete_var=_COMPLETE))
     except DdlpError as error:
-        fail(str(error))
+        fail_with(error, str(error), error.exit_code, as_json)
         sys.exit(error.exit_code)
     except ModuleNotFoundError as error:
         if error.name and error.name.startswith("ddlp"):
             raise
-        fail(f"{error.name} is not installed; install it with: pip install 'ddlp[server,workers]'")
-        sys.exit(3)
+        said = f"{error.name} is not installed; install it with: pip install 'ddlp[server,workers]'"
+        fail_with(error, said, ExitCode.UNREACHABLE, as_json)
+        sys.exit(ExitCode.UNREACHABLE)
+    except typer.Abort:  # nobody answered a question
+        sys.exit(ExitCode.FAILED)
+    except Exception as error:
+        usage = getattr(error, "format_message", None)  # of click, in the copy that typer brings
+        if usage is None:
+            raise
+        fail_with(error, usage(), ExitCode.USAGE, as_json)
+        sys.exit(ExitCode.USAGE)

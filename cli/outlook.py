@@ -6,16 +6,16 @@ import typer
 
 from ddlp.cli import ask
 from ddlp.cli.output import show_lines
+from ddlp.core.exit_codes import ExitCode
 from ddlp.core.units import duration, joules, size
 
 
 def foretell(url: str | None, body: dict[str, Any], as_json: bool) -> None:
     """Ask what a run would come to and print it; status 2 if it could not be made."""
-    given = {key: value for key, value in body.items() if value is not None}
-    found = ask.post(url, "/runs/forecast", given)
+    found = ask.post(url, "/runs/forecast", body)
     show_lines(found, outlook_lines, as_json)
     if found["problems"]:
-        raise typer.Exit(2)
+        raise typer.Exit(ExitCode.USAGE)
 
 
 def outlook_lines(found: dict[str, Any]) -> list[str]:

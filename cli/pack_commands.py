@@ -11,6 +11,7 @@ from ddlp.cli import ask
 from ddlp.cli.output import show
 from ddlp.core.errors import InvalidInput
 from ddlp.core.types import Prong
+from ddlp.core.urls import refuse_address
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Url = Annotated[str | None, typer.Option(help="The server's address (DDLP_URL).")]
@@ -61,6 +62,8 @@ def pack(
     from ddlp.cli import pack as packing
     from ddlp.cli import pack_locally
 
+    for place in (dataset, into or ""):
+        refuse_address(place)
     choice = {
         "max_side": max_side,
         "quality": quality,
@@ -101,6 +104,8 @@ def unpack(
     """Make image files of a packed dataset again: CLASS/NAME, with the same pixels."""
     from ddlp.cli.unpack import find_folder, unpack_locally
 
+    for place in (packed, into):
+        refuse_address(place)
     folder = Path(packed)
     if not folder.is_dir():
         folder = find_folder(ask.get(url, f"/datasets/{packed}"))

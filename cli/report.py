@@ -2,17 +2,16 @@
 
 from typing import Any
 
-from ddlp.core.units import duration, joules, size
+from ddlp.core.units import duration, joules, per_second, size
 
 
 def report_lines(report: dict[str, Any]) -> list[str]:
     """Where every second and every joule of a run went."""
     whole = report["whole"]
-    rate = whole["images_per_s"]
     lasted = "-" if whole["seconds"] is None else duration(whole["seconds"])
     lines = [
-        f"{report['run']} ({report['state']}): {whole['delivered']:,} images in {lasted}"
-        + (f", {rate:,.0f} images/s" if rate else ""),
+        f"{report['run']} ({_state(report)}): {whole['delivered']:,} images in {lasted}",
+        f"throughput  {_rate(whole)}",
         "",
         "the trainer's time",
         *(
@@ -26,6 +25,20 @@ def report_lines(report: dict[str, Any]) -> list[str]:
     for device in whole["devices"]:
         lines += _device(device)
     return [*lines, "", *_costs(whole), *_epochs(report["epochs"])]
+
+
+def _state(report: dict[str, Any]) -> str:
+    left = report["samples_left"]
+    return f"{report['state']}, {left:,} samples left" if left else str(report["state"])
+
+
+def _rate(part: dict[str, Any]) -> str:
+    """The throughput, with the time over which it was measured."""
+    if part["images_per_s"] is None:
+        return "– images/s (not measured)"
+    measured = part["measured_s"]
+    shown = duration(measured) if measured >= 60 else f"{measured:.3g} s"
+    return f"{per_second(part['images_per_s'])} images/s over {shown}"
 
 
 def _device(device: dict[str, Any]) -> list[str]:
@@ -59,11 +72,9 @@ def _costs(whole: dict[str, Any]) -> list[str]:
 def _epochs(epochs: list[dict[str, Any]]) -> list[str]:
     lines = ["", "epochs"] if epochs else []
     for epoch in epochs:
-        rate = epoch["images_per_s"]
         each = joules(epoch["joules_per_image"])
         limited = epoch["stall"]["limited_by"] or "-"
-        shown = "-" if rate is None else f"{rate:,.0f} images/s"
-        lines.append(f"  {epoch['epoch']}: {shown}, {each} an image, limited by {limited}")
+        lines.append(f"  {epoch['epoch']}: {_rate(epoch)}, {each} an image, limited by {limited}")
     return lines
 
 

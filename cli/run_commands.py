@@ -7,85 +7,30 @@ from urllib.parse import quote, urlencode
 import typer
 
 from ddlp.cli import ask
-from ddlp.cli.outlook import foretell
+from ddlp.cli.confirm import Yes, confirm
 from ddlp.cli.output import show, show_lines
+from ddlp.cli.run_making import (
+    CpuBytes,
+    CpuWindow,
+    CsdBytes,
+    Json,
+    RunRef,
+    Url,
+    clone,
+    create,
+    retry,
+)
+from ddlp.core.exit_codes import ExitCode
 from ddlp.core.messages.run_list import RunSort
 from ddlp.core.tables import Form
-from ddlp.core.types import BadPolicy, RunState, TailPolicy
+from ddlp.core.types import RunState
 
 runs = typer.Typer(help="Runs.", no_args_is_help=True)
+runs.command("create")(create)
+runs.command("clone")(clone)
+runs.command("retry")(retry)
 
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Url = Annotated[str | None, typer.Option(help="The server's address (DDLP_URL).")]
 Limit = Annotated[int, typer.Option(min=1, max=200, help="How many at most.")]
-RunRef = Annotated[str, typer.Argument(help="Name or id of a run.")]
-CpuWindow = Annotated[
-    int | None, typer.Option(help="Batches of the CPU prong that may lie unconsumed.")
-]
-CpuBytes = Annotated[
-    int | None, typer.Option(help="Bytes of the CPU prong that may lie unconsumed.")
-]
-CsdBytes = Annotated[
-    int | None, typer.Option(help="Bytes of the CSD prong that may lie unconsumed.")
-]
-
-
-@runs.command("create")
-def run_create(
-    dataset: Annotated[str, typer.Argument(help="Name of a dataset.")],
-    name: Annotated[str | None, typer.Option(help="A name for it.")] = None,
-    pipeline: Annotated[str, typer.Option(help="Name of a pipeline.")] = "imagenet-train",
-    batch_size: Annotated[int, typer.Option(help="Samples a batch.")] = 64,
-    epochs: Annotated[int, typer.Option(help="Passes over the data.")] = 1,
-    seed: Annotated[int, typer.Option(help="Decides order and augmentation.")] = 0,
-    strategy: Annotated[str, typer.Option(help="wrr, mte, bounded, cpu or csd.")] = "wrr",
-    reorder_window: Annotated[
-        int | None, typer.Option(help="For bounded: how far the order may deviate.")
-    ] = None,
-    calibration: Annotated[
-        int, typer.Option(help="Batches a device makes before its rate is trusted.")
-    ] = 10,
-    world_size: Annotated[int, typer.Option(help="Processes that train together.")] = 1,
-    tail: Annotated[
-        TailPolicy, typer.Option(help="Samples that do not fill a batch for each rank.")
-    ] = TailPolicy.SHORT,
-    on_bad: Annotated[
-        BadPolicy, typer.Option(help="What a sample that cannot be used does.")
-    ] = BadPolicy.FAIL,
-    max_bad_share: Annotated[
-        float, typer.Option(help="Share of an epoch's samples that may be bad.")
-    ] = 0.01,
-    cpu_window: CpuWindow = None,
-    cpu_store_bytes: CpuBytes = None,
-    csd_store_bytes: CsdBytes = None,
-    forecast: Annotated[
-        bool, typer.Option("--forecast", help="Say what it would come to, and make nothing.")
-    ] = False,
-    url: Url = None,
-    as_json: Json = False,
-) -> None:
-    """Make a run; its first batches are prepared at once."""
-    body = {
-        "dataset": dataset,
-        "name": name,
-        "pipeline": pipeline,
-        "batch_size": batch_size,
-        "epochs": epochs,
-        "seed": seed,
-        "strategy": strategy,
-        "reorder_window": reorder_window,
-        "calibration": calibration,
-        "world_size": world_size,
-        "tail": tail.value,
-        "on_bad": on_bad.value,
-        "max_bad_share": max_bad_share,
-        "cpu_window": cpu_window,
-        "cpu_store_bytes": cpu_store_bytes,
-        "csd_store_bytes": csd_store_bytes,
-    }
-    if forecast:
-        return foretell(url, body, as_json)
-    return show(ask.make(url, "/runs", body), as_json)
 
 
 @runs.command("list")
@@ -107,7 +52,7 @@ def run_list(
     order = {"sort": sort.value, "ascending": ascending, "limit": limit}
     states = [one.value for one in state or []]
     asked = urlencode({"state": states, **given, **order}, doseq=True)
-    columns = ["name", "state", "dataset", "strategy", "batch_size", "epochs"]
+    columns = ["name", "state", "dataset", "strategy", "batch_size", "epochs", "created_at"]
     show(ask.get(url, f"/runs?{asked}"), as_json, columns)
 
 
@@ -146,7 +91,10 @@ def run_export(
         Form | None, typer.Option("--format", help="The ending of --out, or csv, if left out.")
     ] = None,
     out: Annotated[Path | None, typer.Option(help="File to write; printed if left out.")] = None,
-    period: Annotated[int | None, typer.Option(help="For series: 1, 10 or 60 seconds.")] = None,
+    period: Annotated[
+        int | None,
+        typer.Option(help="For series: 1, 10 or 60 seconds; the finest that is whole by default."),
+    ] = None,
     url: Url = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --format json.")] = False,
 ) -> None:
@@ -188,7 +136,7 @@ def run_watch(run: RunRef, url: Url = None, as_json: Json = False) -> None:
     from ddlp.cli.watch import watch
 
     if watch(ask.client(url), run, as_json) != RunState.COMPLETED:
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.FAILED_CHECK)
 
 
 @runs.command("pause")
@@ -252,18 +200,35 @@ def run_cancel(
     found = ask.post(url, "/runs/cancel", {"runs": run_names})
     show(found, as_json, ["run", "cancelled", "reason"])
     if not all(entry["cancelled"] for entry in found):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.REFUSED)
 
 
-@runs.command("retry")
-def run_retry(
+@runs.command("extend")
+def run_extend(
     run: RunRef,
-    name: Annotated[str | None, typer.Option(help="A name for the new run.")] = None,
+    epochs: Annotated[int, typer.Option(help="How many it has then, those done included.")],
     url: Url = None,
     as_json: Json = False,
 ) -> None:
-    """Try a run that failed or was cancelled again, as a new run."""
-    show(ask.make(url, f"/runs/{run}/retry", {"name": name}), as_json)
+    """Give a run more epochs; one that was completed waits for a trainer then."""
+    info = ask.post(url, f"/runs/{run}/extend", {"epochs": epochs})
+    show({"name": info["name"], "state": info["state"], "epochs": info["epochs"]}, as_json)
+
+
+@runs.command("delete")
+def run_delete(
+    run_names: Annotated[
+        list[str], typer.Argument(metavar="RUN…", help="Names or ids of one run or more.")
+    ],
+    yes: Yes = False,
+    url: Url = None,
+    as_json: Json = False,
+) -> None:
+    """Delete runs that are over, with batches, certificates and figures; the audit stays."""
+    names = list(dict.fromkeys(run_names))
+    confirm(f"Delete {', '.join(names)} with all certificates and figures? That is for good.", yes)
+    deleted = [ask.delete(url, f"/runs/{quote(name, safe='')}") for name in names]
+    show(deleted, as_json, ["deleted"])
 
 
 def _change(run: str, action: str, url: str | None, as_json: bool) -> None:

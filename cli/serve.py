@@ -8,6 +8,7 @@ from ddlp.core import logs
 from ddlp.core.errors import Unavailable
 from ddlp.core.settings import Settings
 from ddlp.server.app import open_context
+from ddlp.server.roots import check_settings
 from ddlp.server.security import check_listen
 from ddlp.web.app import create_app
 
@@ -18,10 +19,16 @@ class PortTaken(Unavailable):
     """The port cannot be listened on."""
 
 
-def run_server(settings: Settings) -> None:
-    """Say where, and serve until told to stop."""
+def run_server(settings: Settings, *, checked: bool = False) -> None:
+    """Say where, and serve until told to stop.
+
+    `ddlp up` has checked the folders of the settings when it was started; a server that it starts
+    again must not stay away because one of them is missing meanwhile.
+    """
     logs.configure(settings.log_format)
     check_listen(settings)
+    if not checked:
+        check_settings(settings)
     listener = listen(settings.host, settings.port)
     app = create_app(open_context(settings))
     config = uvicorn.Config(

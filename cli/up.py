@@ -1,7 +1,6 @@
 """`ddlp up`: starts all parts as child processes, restarts what dies, and ends them together."""
 
 import fcntl
-import json
 import os
 import signal
 import time
@@ -17,8 +16,10 @@ from ddlp.cli.own_key import first_key_command, known_admin, make_own_key
 from ddlp.cli.serve import listen
 from ddlp.core.client import Client
 from ddlp.core.errors import Conflict, InvalidInput, Unavailable
+from ddlp.core.home_lock import lock_text, read_lock
 from ddlp.core.settings import Settings
 from ddlp.server.broker import Broker
+from ddlp.server.roots import check_settings
 from ddlp.server.security import check_listen
 from ddlp.workers.csd import make_driver
 
@@ -33,6 +34,7 @@ class Stack:
 
     def __init__(self, settings: Settings) -> None:
         check_listen(settings)
+        check_settings(settings)
         _check_serving(settings)
         if settings.csd_devices:
             make_driver(settings)  # a wrong profile is said before anything is started
@@ -93,7 +95,7 @@ class Stack:
         self._start_broker(home)
         self._choose_key()
         self._write_lock()
-        self._add(_SERVER, ["serve"])
+        self._add(_SERVER, ["serve", "--checked"])
         self._wait_until_ready()
         self._add("cpu", ["worker", "--prong", "cpu"])
         for number in range(self.settings.csd_devices):
@@ -173,7 +175,7 @@ class Stack:
     def _write_lock(self) -> None:
         assert self._lock is not None
         os.ftruncate(self._lock, 0)
-        os.pwrite(self._lock, json.dumps({"pid": os.getpid(), "url": self.url}).encode(), 0)
+        os.pwrite(self._lock, lock_text(self.url).encode(), 0)
 
 
 def run_stack(settings: Settings) -> None:
@@ -181,11 +183,21 @@ def run_stack(settings: Settings) -> None:
     stop_on_term()
     with suppress(KeyboardInterrupt), Stack(settings) as stack:
         print(f"DDLP is up: {stack.url}  (home {stack.settings.home}, Ctrl-C ends it)", flush=True)
+        if stack.settings.csd_devices:
+            print(csd_words(stack.settings), flush=True)
         if stack.settings.keys == "required" and not known_admin(stack.settings):
             home = stack.settings.home
             print(f"Nobody can sign in yet: {first_key_command(home)}", flush=True)
         stay(stack)
     print("DDLP is down.", flush=True)
+
+
+def csd_words(settings: Settings) -> str:
+    """Which CSDs were started, and where their batches go: the drive fills with decoded pixels."""
+    count, driver = settings.csd_devices, settings.csd_driver
+    kind = "emulated CSD" if driver == "emulated" else f"CSD of driver {driver}"
+    devices = f"1 {kind} writes" if count == 1 else f"{count} × {kind} write"
+    return f"{devices} decoded batches to {settings.csd_store_address.url}"
 
 
 def make_home(home: Path) -> None:
@@ -221,12 +233,12 @@ def _take_lock(home: Path) -> int:
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:
-        raw = os.pread(lock, 1000, 0)
         os.close(lock)
-        known = json.loads(raw) if raw else {}
-        where = f" at {known['url']} (process {known['pid']})" if known else ""
+        known = read_lock(home)
+        where = f" at {known.url} (process {known.pid})" if known else ""
         raise Conflict(
-            f"DDLP is already running on {home}{where}; use it, stop it, or choose another --home"
+            f"DDLP is already running on {home}{where}; use it, end it with: ddlp down "
+            f"--home {home}, or choose another --home"
         ) from error
     os.ftruncate(lock, 0)
     return lock

@@ -36,8 +36,13 @@ def _line(kind: str, seen: dict[str, Any]) -> str:
     return (
         f"{seen['state']:<9} epoch {epoch}  {seen['consumed']}/{seen['batches']} batches consumed  "
         f"cpu → {cpu['taken']} ({cpu['images_per_s']:.0f} img/s)  "
-        f"csd ← {csd['taken']} ({csd['images_per_s']:.0f} img/s)"
+        f"csd ← {csd['taken']} ({csd['images_per_s']:.0f} img/s)  "
+        f"delivered {_rate(seen['delivered_images_per_s'])} img/s"
     )
+
+
+def _rate(value: float | None) -> str:
+    return "–" if value is None else f"{value:.0f}"
 
 
 def _follow(url: str, run: str) -> Iterator[Event]:

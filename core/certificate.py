@@ -3,7 +3,9 @@
 It holds no row a sample, nor one a batch where a stretch will do: which samples a batch holds
 follows from the plan, and which rank got it at which step from its place in the order of delivery.
 Samples that could not be used are the exception that it allows: each is named, with its reason.
-Certificates of a run form a chain: each carries the digest of the one before.
+Certificates of a run form a chain: each carries the digest of the one before. Where a run took over
+from another one, the certificate of that epoch says at which place; where training sessions ended
+and others went on, it says which received what.
 """
 
 import hashlib
@@ -20,7 +22,9 @@ from ddlp.core.deals import Deals
 from ddlp.core.errors import InvalidInput
 from ddlp.core.messages import Message
 from ddlp.core.mishap import Mishap
-from ddlp.core.plan import RunPlan, Segment
+from ddlp.core.plan import Places, RunPlan, Segment
+from ddlp.core.sessions import SessionPart, uncovered
+from ddlp.core.takeover import Origin
 from ddlp.core.types import BadPolicy, End, EpochState, Prong, TailPolicy
 
 _ACTIONS: dict[BadPolicy, set[str]] = {
@@ -30,6 +34,8 @@ _ACTIONS: dict[BadPolicy, set[str]] = {
 }
 _HEX = 16
 _NAMED = 5
+FORMAT = 2
+"""Since 2, short batches are delivered last and sessions are named."""
 
 
 class Delivered(Message):
@@ -38,6 +44,7 @@ class Delivered(Message):
     start: int = Field(ge=0, description="First place of the epoch's order that it covers.")
     stop: int = Field(ge=0)
     world_size: int = Field(ge=1)
+    spare: Places = Field((), description="Further stretches that it covers, after that one.")
     first: int = Field(ge=0, description="Index of its first batch.")
     position: int = Field(ge=0, description="Batches delivered before it.")
     order: str | list[int] = Field(
@@ -74,6 +81,7 @@ class BadEntry(Message):
 class Certificate(Message):
     """The record that proves that every sample of an epoch was delivered exactly once."""
 
+    format: int = Field(1, description="The version of this record's rules.")
     run: uuid.UUID
     epoch: int = Field(ge=0)
     state: EpochState
@@ -83,12 +91,17 @@ class Certificate(Message):
     samples: int = Field(ge=0)
     batch_size: int = Field(ge=1)
     tail: TailPolicy
+    reshuffle: bool = Field(True, description="Whether each epoch has an order of its own.")
     on_bad: BadPolicy
     storage: str | None = Field(
         None, description="In which form the samples were read; batches do not depend on it."
     )
     strategy: str
+    origin: Origin | None = Field(
+        None, description="Where this run took over from another one, in this epoch."
+    )
     segments: list[Delivered] = Field(min_length=1)
+    sessions: list[SessionPart] = Field([], description="Which session received what.")
     makers: list[Makers]
     checksums: str = Field(description="Of each batch's payload, in the order of delivery.")
     bad: list[BadEntry]
@@ -97,6 +110,7 @@ class Certificate(Message):
     dropped: int = Field(description="Samples that the tail policy left out.")
     exactly_once: bool = Field(description="Each sample once, apart from what is named above.")
     problems: list[str]
+    lost: list[str] = Field([], description="Training that was lost with a session, in words.")
     previous: str = Field(description="Digest of the epoch's certificate before, or of the run.")
     digest: str = Field(description="sha256 over everything above.")
 
@@ -126,6 +140,7 @@ OF_THE_RUN = (
     "samples",
     "batch_size",
     "tail",
+    "reshuffle",
     "on_bad",
 )
 """What a certificate must share with the run that it is said to be of."""
@@ -137,11 +152,12 @@ def delivered(segment: Segment, entries: Sequence[Entry]) -> Delivered:
         End.TAIL if entry.from_tail else End.HEAD for entry in entries
     ).text
     indices = [entry.index for entry in entries]
-    if Deals(str(order)).indices(segment.first, segment.last) != indices:
+    if _indices(Deals(str(order)), segment) != indices:
         order = indices
     return Delivered(
         start=segment.start,
         stop=segment.stop,
+        spare=segment.spare,
         world_size=segment.world_size,
         first=segment.first,
         position=segment.position,
@@ -169,32 +185,39 @@ def seal(body: dict[str, Any]) -> Certificate:
     )
     cuts = segments_of(draft)
     problems = problems_of(draft)
-    dropped = sum(_dropped(cuts, number) for number in range(len(cuts)))
+    dropped = cuts[-1].dropped()
     delivered_ones = sum(
         cut.length(index)
         for said, cut in zip(draft.segments, cuts, strict=True)
         for index in order_of(said, cut)
     )
     verdict = {
-        "repeated": max(0, delivered_ones - (draft.samples - dropped)),
+        "repeated": max(0, delivered_ones - (cuts[0].samples - dropped)),
         "dropped": dropped,
         "exactly_once": not problems,
         "problems": problems,
+        "lost": lost_of(draft),
     }
     whole = {**_sealed_part(draft), **verdict}
     return Certificate.model_validate({**whole, "digest": _digest(whole)})
 
 
-def _dropped(cuts: list[Segment], number: int) -> int:
-    """Samples that a segment left out: at its end, unless the one after it goes to that too."""
-    cut, after = cuts[number], cuts[number + 1 : number + 2]
-    return cut.dropped() if all(following.stop < cut.stop for following in after) else 0
+def lost_of(certificate: Certificate) -> list[str]:
+    """Training that was lost because a session ended and nobody went on from its state."""
+    found = (part.lost(certificate.epoch) for part in certificate.sessions if not part.empty)
+    return [words for words in found if words is not None]
 
 
 def verify(certificate: Certificate) -> list[str]:
     """Check a certificate without trusting whoever made it."""
+    if certificate.format != FORMAT:
+        return [
+            f"it is of format {certificate.format}, not {FORMAT}: another version of DDLP made it; "
+            "check it with that one"
+        ]
     problems = problems_of(certificate)
-    if certificate.exactly_once != (not problems) or certificate.problems != problems:
+    said = certificate.exactly_once, certificate.problems, certificate.lost
+    if said != (not problems, problems, lost_of(certificate)):
         problems.append("it says otherwise of itself")
     if _digest(_sealed_part(certificate)) != certificate.digest:
         problems.append("its digest does not fit its content")
@@ -202,9 +225,8 @@ def verify(certificate: Certificate) -> list[str]:
 
 
 def _sealed_part(certificate: Certificate) -> dict[str, Any]:
-    """What the digest covers; certificates from before storage forms were named have none."""
-    silent = {"digest"} | ({"storage"} if certificate.storage is None else set())
-    return certificate.model_dump(mode="json", exclude=silent)
+    """What the digest covers."""
+    return certificate.model_dump(mode="json", exclude={"digest"})
 
 
 def problems_of(certificate: Certificate) -> list[str]:
@@ -217,6 +239,7 @@ def problems_of(certificate: Certificate) -> list[str]:
         is_last = number == len(cuts) - 1
         problems += _problems_of_segment(said, cut, indices, is_last)
         problems += _problems_of_cut(certificate, number, cuts)
+        problems += _problems_of_sessions(certificate, cuts, number)
         places |= dict.fromkeys(indices, cut)
     problems += _problems_of_makers(certificate, sorted(places))
     problems += _problems_of_bad(certificate, places)
@@ -234,6 +257,7 @@ def segments_of(certificate: Certificate) -> list[Segment]:
             certificate.tail,
             said.first,
             said.position,
+            said.spare,
         )
         for said in certificate.segments
     ]
@@ -244,7 +268,11 @@ def order_of(said: Delivered, cut: Segment) -> list[int]:
     if isinstance(said.order, list):
         return said.order
     deals = _deals(said.order)
-    return [] if _is_absurd(deals, cut) else deals.indices(cut.first, cut.last)
+    return [] if _is_absurd(deals, cut) else _indices(deals, cut)
+
+
+def _indices(deals: Deals, cut: Segment) -> list[int]:
+    return deals.indices(cut.first, cut.last, cut.first + cut.full)
 
 
 def _is_absurd(deals: Deals, cut: Segment) -> bool:
@@ -282,21 +310,85 @@ def _problems_of_cut(certificate: Certificate, number: int, cuts: list[Segment])
     """A segment begins with the whole epoch, or with just what the one before it left."""
     cut = cuts[number]
     if number == 0:
-        whole = RunPlan(
-            samples=certificate.samples,
-            batch_size=certificate.batch_size,
-            epochs=certificate.epoch + 1,
-            seed=certificate.seed,
-            world_size=cut.world_size,
-            tail=certificate.tail,
-        ).whole
-        return [] if cut == whole else ["it does not cover the whole epoch"]
+        return _problems_of_beginning(certificate, cut)
     before = certificate.segments[number - 1]
     if isinstance(before.order, list):
         return []
     done = _deals(before.order)
     left = cuts[number - 1].rest(done.count(End.HEAD), done.count(End.TAIL), cut.world_size)
     return [] if cut == left else [f"segment {number} is not what the one before it left"]
+
+
+def _problems_of_beginning(certificate: Certificate, cut: Segment) -> list[str]:
+    """The first segment covers the whole epoch, or what another run left of it."""
+    plan = RunPlan(
+        samples=certificate.samples,
+        batch_size=certificate.batch_size,
+        epochs=None,
+        seed=certificate.seed,
+        world_size=cut.world_size,
+        tail=certificate.tail,
+    )
+    origin = certificate.origin
+    if origin is None or origin.epoch != certificate.epoch:
+        return [] if cut == plan.whole else ["it does not cover the whole epoch"]
+    try:
+        origin.check(plan)
+    except InvalidInput as error:
+        return [f"what it says it took over cannot be: {error}"]
+    return [] if cut == origin.rest(plan) else ["it does not cover what it took over"]
+
+
+def _problems_of_sessions(certificate: Certificate, cuts: list[Segment], number: int) -> list[str]:
+    """The sessions of each rank follow each other without a gap, where sessions are named."""
+    if not certificate.sessions:
+        return []
+    cut = cuts[number]
+    over: int | None = cut.position + cut.batches
+    if number + 1 < len(cuts):
+        over = cuts[number + 1].position
+    elif certificate.state is not EpochState.COMPLETE:
+        over = None
+    mine = [
+        part
+        for part in certificate.sessions
+        if part.first >= cut.position and (over is None or part.first < over)
+    ]
+    found = (uncovered(mine, rank, cut.position, over) for rank in range(cut.world_size))
+    return [problem for problem in found if problem is not None]
+
+
+def check_origin(origin: Origin, earlier: Certificate) -> list[str]:
+    """Check that another run's certificate of the epoch holds just what was taken over.
+
+    The state may be younger than its run's last word: what was handed to a session by then was
+    received, since a state says so.
+    """
+    if not origin.position:
+        return []
+    place = f"place {origin.position} of epoch {origin.epoch}"
+    cuts = segments_of(earlier)[: len(origin.segments)]
+    if tuple(cuts) != origin.segments:
+        return [f"run {origin.run} was not cut like that before {place}"]
+    last = earlier.segments[len(cuts) - 1]
+    done = origin.position - last.position
+    deals = _deals(last.order) if isinstance(last.order, str) else Deals()
+    known = min(done, len(deals))
+    if known < done and not was_handed(earlier, last, origin.position):
+        return [f"run {origin.run} had not come to {place}"]
+    heads = sum(deals[number] is End.HEAD for number in range(known))
+    if not heads <= origin.heads <= heads + done - known:
+        return [f"run {origin.run} had taken {heads} batches from the head before {place}"]
+    return []
+
+
+def was_handed(certificate: Certificate, last: Delivered, place: int) -> bool:
+    """Whether every rank was handed all of a segment's batches before a place."""
+    handed: Counter[int] = Counter()
+    for part in certificate.sessions:
+        if part.first >= last.position:
+            handed[part.rank] = max(handed[part.rank], part.handed or 0)
+    return all(handed[rank] >= place for rank in range(last.world_size))
 
 
 def _problems_of_makers(certificate: Certificate, indices: list[int]) -> list[str]:
@@ -373,7 +465,11 @@ def _can_replace(certificate: Certificate, entry: BadEntry) -> bool:
 
 def _plan(certificate: Certificate) -> RunPlan:
     return RunPlan(
-        certificate.samples, certificate.batch_size, certificate.epoch + 1, certificate.seed
+        certificate.samples,
+        certificate.batch_size,
+        None,
+        certificate.seed,
+        reshuffle=certificate.reshuffle,
     )
 
 

@@ -3,7 +3,7 @@
 import http.client
 import json
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, Self, cast
 from urllib.parse import SplitResult, quote, urlsplit
@@ -16,6 +16,7 @@ _DROPPED = (ConnectionError, http.client.HTTPException, TimeoutError, OSError)
 
 
 _BUSY = 503
+_SAY_AFTER_S, _SAY_EVERY_S = 2.5, 10.0
 
 
 class _BusyError(Unavailable):
@@ -25,7 +26,8 @@ class _BusyError(Unavailable):
 class Client:
     """Talks to one server. Not shared between threads; what got no answer is asked again.
 
-    The key is the one in DDLP_KEY where left out; an empty one is not sent.
+    The key is the one in DDLP_KEY where left out; an empty one is not sent. `say` is told when a
+    server is silent for some seconds, and every ten seconds from then on.
     """
 
     def __init__(
@@ -35,12 +37,14 @@ class Client:
         timeout_s: float = 60.0,
         patience_s: float = 10.0,
         key: str | None = None,
+        say: Callable[[str], object] | None = None,
     ) -> None:
         parts = urlsplit(url)
         if parts.scheme not in ("http", "https") or not parts.hostname or not _port_fits(parts):
             raise InvalidInput(f"{url!r} is not an address of a server; write http://HOST:PORT")
         self.url = url.rstrip("/")
         self._patience_s = patience_s
+        self._say = say
         kind = (
             http.client.HTTPSConnection if parts.scheme == "https" else http.client.HTTPConnection
         )
@@ -96,7 +100,8 @@ class Client:
     def _call(
         self, method: str, path: str, body: bytes | None, once: bool = False, raw: bool = False
     ) -> Any:
-        deadline = time.monotonic() + self._patience_s
+        began = time.monotonic()
+        deadline, say_at = began + self._patience_s, began + _SAY_AFTER_S
         pause_s = 0.0  # a kept connection may have gone stale: the first repeat is at once
         stale = self._connection.sock is not None
         while True:
@@ -112,11 +117,23 @@ class Client:
                 final = once and not isinstance(error, ConnectionRefusedError)
                 if final or (not stale and time.monotonic() + pause_s > deadline):
                     raise Unavailable(
-                        f"no answer from {self.url} ({error}); is it up? start it with: ddlp up"
+                        f"no answer from {self.url} ({error}); start the server with: ddlp up, or "
+                        "set DDLP_URL or url= to its address"
                     ) from error
             stale = False
+            if self._say is not None and time.monotonic() + pause_s > say_at:
+                self._say(self._silence(time.monotonic() - began))
+                say_at = time.monotonic() + _SAY_EVERY_S
             time.sleep(pause_s)
             pause_s = min(max(0.05, pause_s * 2), 1.0)
+
+    def _silence(self, seconds: float) -> str:
+        """Said while a server does not answer."""
+        return (
+            f"no answer from {self.url} for {seconds:.0f} s; trying for "
+            f"{max(0.0, self._patience_s - seconds):.0f} s more. Start the server with: ddlp up, "
+            "or set DDLP_URL or url= to its address"
+        )
 
     def _exchange(self, method: str, path: str, body: bytes | None) -> bytes:
         headers = dict(self._headers)

@@ -43,15 +43,22 @@ class Deals:
         """How many batches were taken from an end."""
         return sum(count for count, run in self._runs if run is end)
 
-    def indices(self, first: int, last: int) -> list[int]:
-        """The batches of a segment first..last-1 in the order of their delivery."""
+    def indices(self, first: int, last: int, full: int | None = None) -> list[int]:
+        """The batches first..last-1 of a segment in the order of their delivery.
+
+        Those below `full` are taken from both ends; short ones from there on come after them.
+        """
         found: list[int] = []
-        head, tail = first, last
+        short = last if full is None else full
+        head, tail = first, short
         for count, end in self._runs:
+            both = min(count, max(0, tail - head))
             if end is End.HEAD:
-                found += range(head, head + count)
-                head += count
+                found += range(head, head + both)
+                head += both
             else:
-                found += range(tail - 1, tail - 1 - count, -1)
-                tail -= count
+                found += range(tail - 1, tail - 1 - both, -1)
+                tail -= both
+            found += range(short, short + count - both)
+            short += count - both
         return found

@@ -2,11 +2,11 @@
 
 DdlpError
 ├── InvalidInput        the caller's value cannot be used              422, exit 2
-│   ├── NotAllowed      it lies outside what the operator allowed      403
+│   ├── NotAllowed      it lies outside what the operator allowed      403, exit 7
 │   ├── Unsupported     the request's form is not taken                415
-│   └── KeyRefused      no key, or one that is unknown or revoked      401
-├── NotFound            no such dataset, run, device or epoch          404
-├── Conflict            the state does not allow it now                409
+│   └── KeyRefused      no key, or one that is unknown or revoked      401, exit 7
+├── NotFound            no such dataset, run, device or epoch          404, exit 5
+├── Conflict            the state does not allow it now                409, exit 6
 │   └── Refused         a stale fencing token                          409
 │       └── Held        a living process may be at work on it          409
 ├── BadSample           one encoded sample cannot be decoded
@@ -17,25 +17,28 @@ DdlpError
 └── WaitTimeout         a wait ran into its deadline                   504, exit 4
 """
 
+from ddlp.core.exit_codes import ExitCode
+
 
 class DdlpError(Exception):
     """The root of everything DDLP raises on purpose."""
 
     status = 500
-    exit_code = 1
+    exit_code = ExitCode.FAILED
 
 
 class InvalidInput(DdlpError):
     """The caller's value cannot be used."""
 
     status = 422
-    exit_code = 2
+    exit_code = ExitCode.USAGE
 
 
 class NotAllowed(InvalidInput):
     """The value lies outside what the operator allowed."""
 
     status = 403
+    exit_code = ExitCode.DENIED
 
 
 class Unsupported(InvalidInput):
@@ -48,19 +51,21 @@ class KeyRefused(InvalidInput):
     """There is no key, or one that is not known or was revoked."""
 
     status = 401
+    exit_code = ExitCode.DENIED
 
 
 class NotFound(DdlpError):
     """There is no such thing."""
 
     status = 404
-    exit_code = 2
+    exit_code = ExitCode.NOT_FOUND
 
 
 class Conflict(DdlpError):
     """The current state does not allow it."""
 
     status = 409
+    exit_code = ExitCode.REFUSED
 
 
 class Refused(Conflict):
@@ -93,7 +98,7 @@ class Unavailable(DdlpError):
     """A service or package that is needed is not there."""
 
     status = 503
-    exit_code = 3
+    exit_code = ExitCode.UNREACHABLE
 
 
 class NoRoom(Unavailable):
@@ -104,7 +109,7 @@ class WaitTimeout(DdlpError):
     """A wait ran into its deadline."""
 
     status = 504
-    exit_code = 4
+    exit_code = ExitCode.TIMEOUT
 
 
 def from_status(status: int, message: str) -> DdlpError:

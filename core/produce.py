@@ -22,10 +22,11 @@ class Producer:
     def __init__(self, spec: WorkSpec, store: BatchStore, device: str) -> None:
         self._spec = spec
         self._index = DatasetIndex(spec.index_path)
+        self._index.cure = spec.cure
         if self._index.version != spec.dataset_version:
             raise InvalidInput(
                 f"{spec.index_path} has version {self._index.version[:12]}, the run needs "
-                f"{spec.dataset_version[:12]}; register the dataset again and make a new run"
+                f"{spec.dataset_version[:12]}; rescan its dataset and make a new run"
             )
         self._pipeline = Pipeline.parse(PipelineSpec(transforms=spec.transforms))
         if self._pipeline.hash != spec.pipeline_hash:

@@ -3,6 +3,7 @@
 import difflib
 import hashlib
 import os
+import re
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -58,7 +59,8 @@ class Settings(BaseSettings):
     dataset_roots: Annotated[list[Path], NoDecode] = Field(
         [],
         description="Folders, separated by ':', below which datasets may be read and packed ones "
-        "written; the folder the server was started in where left out.",
+        "written; the folder the server was started in where left out, unless that is `/`. "
+        "`ddlp roots add` allows more while the server runs.",
     )
     dataset_map: Annotated[dict[Path, Path], NoDecode] = Field(
         {},
@@ -105,7 +107,13 @@ class Settings(BaseSettings):
         description="Address, as http://HOST:PORT, at which a worker serves its store to trainers "
         "on hosts that do not see its folder; port 0 takes a free one.",
     )
-    csd_devices: int = Field(1, ge=0, le=64, description="CSDs that `ddlp up` starts.")
+    csd_devices: int = Field(
+        0,
+        ge=0,
+        le=64,
+        description="CSDs that `ddlp up` starts. Emulated ones write decoded batches to the CSD "
+        "prong's store, by default in the home folder.",
+    )
     csd_driver: str = Field(
         "emulated",
         description="How a worker of the CSD prong meets its device: `emulated` here, `agent` on "
@@ -221,12 +229,19 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="A device that is silent for longer counts as dead.",
     )
-    abandon_after_s: float = Field(
-        86_400.0,
+    trainer_timeout_s: float = Field(
+        15.0,
+        ge=3,
+        allow_inf_nan=False,
+        description="A trainer that is silent for longer counts as gone: its rank is free, and the "
+        "run is paused once all its trainers are gone.",
+    )
+    abandon_after_s: float | None = Field(
+        None,
         gt=0,
         allow_inf_nan=False,
-        description="A run that no trainer has asked about for so long has failed; a paused one "
-        "may wait.",
+        description="Fail a run that its trainers left so long ago, or that none came to; by "
+        "default it waits.",
     )
     wait_timeout_s: float = Field(
         120.0,
@@ -261,7 +276,9 @@ class Settings(BaseSettings):
     @field_validator("dataset_roots", mode="before")
     @classmethod
     def _split_colons(cls, value: object) -> object:
-        return [part for part in value.split(":") if part] if isinstance(value, str) else value
+        # An address is kept whole, so that it can be refused by its name.
+        parts = re.split(r":(?!//)", value) if isinstance(value, str) else None
+        return value if parts is None else [part for part in parts if part]
 
     @field_validator("dataset_map", mode="before")
     @classmethod
@@ -325,8 +342,10 @@ class Settings(BaseSettings):
 
     @property
     def roots(self) -> list[Path]:
-        """Folders below which datasets may be read."""
-        return [root.resolve() for root in self.dataset_roots or [Path.cwd()]]
+        """Folders below which datasets may be read; more may have been added since."""
+        here = Path.cwd()
+        usual = [] if here == Path(here.anchor) else [here]
+        return [root.resolve() for root in self.dataset_roots or usual]
 
 
 def load_settings(**overrides: object) -> Settings:

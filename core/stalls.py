@@ -21,6 +21,25 @@ class Circumstances:
     has_csd: bool = False
     """Whether a drive works for it."""
     paused: bool = False
+    devices: frozenset[str] = frozenset()
+    """Where its trainers' tensors go; an empty name where one does not say."""
+    has_device: bool = True
+    """Whether a device lives that may work for it."""
+
+    @property
+    def on_cpu(self) -> bool:
+        """Whether all that is known of its trainers is that they train on processors."""
+        return {kind_of(name) for name in self.devices} == {"cpu"}
+
+    @property
+    def on_cuda(self) -> bool:
+        """Whether one of its trainers feeds a GPU that drives may be able to write to."""
+        return any(kind_of(name) == "cuda" for name in self.devices)
+
+
+def kind_of(device: str) -> str:
+    """The kind of a device that has a number, such as cuda:0."""
+    return device.partition(":")[0]
 
 
 @dataclass(frozen=True)
@@ -53,7 +72,7 @@ def limit(spent_s: Mapping[Spending, float], known: Circumstances) -> Limit:
             Spending.TRAINING,
             training,
             f"Training itself limits the run: the trainer works {_percent(training)} of its time. "
-            "A faster model or accelerator would change that; more workers would not.",
+            f"{_training_remedy(known)} would change that; more workers would not.",
         )
     waits = {what: share for what, share in parts.items() if what is not Spending.TRAINING}
     worst = max(waits, key=lambda what: waits[what])
@@ -79,11 +98,13 @@ def _words(what: Spending, known: Circumstances) -> tuple[str, str]:
         case Spending.CSD:
             return "The drive's processor", _csd_remedy(known)
         case Spending.TRANSFER:
-            return "Making tensors", "Normalising on the device, or GPUDirect Storage"
+            return "Making tensors", _transfer_remedy(known)
         case Spending.SCHEDULING:
             if known.paused:
                 return "The pause", "Resuming it"
-            return "Giving work out", "Larger batches, a larger window, or a device that lives"
+            if not known.has_device:
+                return "Giving work out", "A device that lives"
+            return "Giving work out", "Larger batches or a larger window"
         case _:
             return "Starting up", "A longer run"
 
@@ -92,9 +113,24 @@ def _decode_remedy(known: Circumstances) -> str:
     ways = ["More CPU workers"]
     if known.storage != "packed":
         ways.append("packed records")
-    if not known.has_csd:
+    if known.strategy == "cpu":
+        if known.has_csd:
+            ways.append("the strategy wrr, which has the drives work too")
+    elif not known.has_csd:
         ways.append("a drive as the second prong")
     return " or ".join(ways) if len(ways) < 3 else f"{ways[0]}, {ways[1]} or {ways[2]}"
+
+
+def _training_remedy(known: Circumstances) -> str:
+    return "A faster model or an accelerator" if known.on_cpu else "A faster model or accelerator"
+
+
+def _transfer_remedy(known: Circumstances) -> str:
+    if known.on_cpu:
+        return "normalize=False, smaller pictures, or more cores for the trainer"
+    if known.on_cuda and known.has_csd:
+        return "Normalising on the device, or GPUDirect Storage"
+    return "Normalising on the device"
 
 
 def _csd_remedy(known: Circumstances) -> str:

@@ -39,6 +39,8 @@ class RunState(StrEnum):
     RUNNING = "running"
     PAUSED = "paused"
     COMPLETED = "completed"
+    INCOMPLETE = "incomplete"
+    """All its epochs are over, and some were left before their end."""
     FAILED = "failed"
     CANCELLED = "cancelled"
 
@@ -110,6 +112,14 @@ class DatasetState(StrEnum):
     SCANNING = "scanning"
     READY = "ready"
     FAILED = "failed"
+
+
+class RootState(StrEnum):
+    """Whether an allowed folder can be read now."""
+
+    AVAILABLE = "available"
+    MISSING = "missing"
+    UNREADABLE = "unreadable"
 
 
 class ReadPath(StrEnum):
@@ -193,7 +203,7 @@ class Scope(StrEnum):
     WORK = "work"
     """What workers and trainers do: register devices, take leases, fetch batches."""
     ADMIN = "admin"
-    """Everything: make and end runs, add and remove datasets, keys."""
+    """Everything: make and end runs, add and remove datasets, allowed folders, keys."""
 
     def covers(self, wanted: "Scope") -> bool:
         """Whether a key of this scope may do what needs the other one."""

@@ -11,8 +11,10 @@ def size(nbytes: float) -> str:
     return f"{nbytes:.0f} bytes"
 
 
-def per_second(value: float) -> str:
-    """A rate in whole numbers; a small one with a fraction, so that it is not taken for nothing."""
+def per_second(value: float | None) -> str:
+    """A rate in whole numbers, a small one with a fraction; what was not measured is no number."""
+    if value is None:
+        return "—"
     return f"{value:.1f}" if 0 < value < 10 else f"{value:,.0f}"
 
 

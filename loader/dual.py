@@ -1,8 +1,5 @@
 """`DualLoader`: the iterable that training code loops over; one pass is one epoch."""
 
-import logging
-import queue
-import time
 from collections.abc import Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -15,29 +12,30 @@ except ImportError as error:
         "ddlp.loader needs PyTorch; install the build for your machine, or: pip install ddlp[torch]"
     ) from error
 
-from ddlp.core.errors import Conflict, InvalidInput, WaitTimeout
+from ddlp.core.errors import Conflict, InvalidInput
+from ddlp.core.home_lock import server_url
 from ddlp.core.messages import BadSampleInfo, ReadInfo
 from ddlp.core.pipeline import Pipeline, PipelineSpec
+from ddlp.core.sessions import Start
 from ddlp.core.settings import load_settings
 from ddlp.core.types import BadPolicy, TailPolicy
 from ddlp.loader.accounts import Accounts
 from ddlp.loader.buffers import Buffers
-from ddlp.loader.feed import Feed, LoaderState, RemoteFeed
-from ddlp.loader.local import LocalFeed, LocalRun
-from ddlp.loader.options import check_waiting, named, pipeline_of
-from ddlp.loader.prefetch import BatchReader, LeftOut, Position, Prefetcher
+from ddlp.loader.course import Course, Position
+from ddlp.loader.feed import SHARED, Feed, Going, LoaderState
+from ddlp.loader.local import LocalFeed
+from ddlp.loader.local_group import GroupFeed
+from ddlp.loader.local_run import LocalRun
+from ddlp.loader.options import check_waiting, fitting, named, pipeline_of
+from ddlp.loader.passes import Pass, Steps
+from ddlp.loader.prefetch import BatchReader, Prefetcher
+from ddlp.loader.ranks import find_ranks, place_of
 from ddlp.loader.readers.choice import Preference, Readers, ReadOptions
 from ddlp.loader.readers.counts import ReadCounts
+from ddlp.loader.remote import RemoteFeed
 from ddlp.loader.span_log import SpanLog
 from ddlp.loader.tensors import TensorBatch, TensorOptions, ToTensors
 from ddlp.loader.timing import Timing
-
-_GLANCE_S = 0.5
-_AHEAD_BYTES = 256 << 20
-_PATIENCE_S = 10.0
-"""After so long it says aloud what it is waiting for."""
-
-log = logging.getLogger(__name__)
 
 
 class DualLoader:
@@ -45,16 +43,19 @@ class DualLoader:
 
     Args:
         run: Name or id of a run on the server.
-        url: The server's address; DDLP_URL, else the local one, where left out.
-        key: A key of scope `work`, if the server asks for one; DDLP_KEY where left out.
-        device: Where tensors go, such as "cpu" or "cuda:0".
-        rank: This process's place among `world_size`.
+        url: The server's address; by default DDLP_URL, or the server that `ddlp up` runs here.
+        key: A key of scope `work`, if the server asks for one; DDLP_KEY by default.
+        device: Where tensors go, such as "cpu" or "cuda:0"; "cuda" is the one of LOCAL_RANK.
+        rank: This process's place among `world_size`; taken from torch.distributed, or from
+            torchrun's RANK and WORLD_SIZE, by default.
         world_size: How many processes share the run's batches.
-        prefetch: Batches that are read ahead; as many as fit 256 MiB, from 2 to 32, where left out.
+        start: How to go on with a run that is under way, unless a state is loaded: an epoch, to
+            have that and those after it from its beginning, or "continue", to take what is left.
+        prefetch: Batches that are read ahead; by default as many as fit 256 MiB, from 2 to 32.
         normalize: Scale pixels with the pipeline's mean and deviation on the device; "host" does it
             in the host's memory before they are moved.
-        dtype: What normalised images are made of.
-        channels_last: How images lie in memory: as they travel, or channel by channel.
+        dtype: The type of normalised images.
+        channels_last: Memory layout of images: as they travel, or channel by channel.
         reader: How files are read: `auto`, `mmap`, `direct` or `gds`.
         require_gds: Fail rather than read what drives wrote through the host's memory.
         wait_timeout_s: How long one batch may be waited for.
@@ -67,8 +68,9 @@ class DualLoader:
         *,
         key: str | None = None,
         device: str = "cpu",
-        rank: int = 0,
-        world_size: int = 1,
+        rank: int | None = None,
+        world_size: int | None = None,
+        start: int | Literal["continue"] | None = None,
         prefetch: int | None = None,
         normalize: bool | Literal["host"] = True,
         dtype: torch.dtype = torch.float32,
@@ -78,12 +80,23 @@ class DualLoader:
         wait_timeout_s: float | None = None,
     ) -> None:
         check_waiting(prefetch, wait_timeout_s)
+        ranks = find_ranks(rank, world_size)
+        device = place_of(device, ranks)
         tensors = TensorOptions(device, normalize, dtype, channels_last)
         options = ReadOptions(device, reader, require_gds)
         options.check_gds()
-        feed = RemoteFeed(url or load_settings().server_url, run, rank, world_size, key)
-        self._rank, self._world_size = rank, world_size
-        self._setup(feed, tensors, options, prefetch, wait_timeout_s)
+        going = Going.given(start)
+        self._rank, self._world_size = ranks.rank, ranks.world_size
+        address = url or server_url(load_settings())
+        feed = RemoteFeed(address, run, ranks.rank, ranks.world_size, key, device)
+        epochs = feed.attached.where.epochs
+        if going.start is Start.EPOCH and epochs is not None and going.epoch >= epochs:
+            feed.close()
+            raise InvalidInput(
+                f"start={going.epoch} is not one of the {epochs} epochs of run {run}, which count "
+                f"from 0; give it more with: ddlp run extend {run} --epochs N"
+            )
+        self._setup(feed, tensors, options, prefetch, wait_timeout_s, going)
 
     @classmethod
     def local(
@@ -92,16 +105,20 @@ class DualLoader:
         *,
         pipeline: str | dict[str, Any] = "imagenet-train",
         batch_size: int = 64,
-        epochs: int = 1,
+        epochs: int | None = None,
         seed: int = 0,
+        reshuffle: bool | None = None,
         strategy: str = "wrr",
         reorder_window: int | None = None,
         tail: str = "short",
         workers: int | None = None,
         csd_speed: float | None = None,
-        on_bad: str = "fail",
-        max_bad_share: float = 0.01,
+        on_bad: str = "skip",
+        max_bad_share: float | None = None,
+        as_classes: bool = False,
         device: str = "cpu",
+        rank: int | None = None,
+        world_size: int | None = None,
         prefetch: int | None = None,
         normalize: bool | Literal["host"] = True,
         dtype: torch.dtype = torch.float32,
@@ -113,28 +130,37 @@ class DualLoader:
         """Preprocess images in processes of this machine; no server is needed.
 
         Args:
-            data: A folder with one subfolder a class, a manifest, tar files, arrays, packed shards.
+            data: A folder with one subfolder per class, a manifest, tar, arrays, packed shards.
             pipeline: A preset's name, or {"transforms": [...]}.
-            batch_size: Samples a batch.
-            epochs: Passes over the data.
-            seed: Decides the order and every augmentation.
+            batch_size: Samples per batch, per rank.
+            epochs: Passes over the data; as many as are asked for by default.
+            seed: Random seed for order and augmentation.
+            reshuffle: Whether each pass has an order of its own. By default it has, unless nothing
+                in the pipeline is random: then every pass gives the same batches.
             strategy: `wrr`, `mte`, `bounded`, `cpu` or `csd`.
             reorder_window: For `bounded`: how far the order may deviate from the one on paper.
             tail: What becomes of samples that do not fill a batch: `short`, `drop` or `pad`.
-            workers: CPU processes; the number of cores where left out.
+            workers: CPU processes; the number of cores by default.
             csd_speed: Adds an emulated CSD of this speed relative to a core.
             on_bad: What a sample that cannot be used does: `fail`, `skip` or `replace`.
-            max_bad_share: Share of an epoch's samples that may be bad before the run fails.
-            device: Where tensors go.
-            prefetch: Batches that are read ahead; as many as fit 256 MiB where left out.
+            max_bad_share: Share of an epoch's samples that may be bad before the run fails; by
+                default 0.001, or 10 samples if that is more, but at most a tenth.
+            as_classes: Take folders such as `train` and labels such as `a|b` as names of classes.
+            device: Where tensors go; "cuda" is the one of LOCAL_RANK.
+            rank: This process's place among the `world_size` that share the batches on this host;
+                taken from torch.distributed or torchrun's RANK and WORLD_SIZE by default.
+            world_size: How many processes of this host share the batches.
+            prefetch: Batches that are read ahead; as many as fit 256 MiB by default.
             normalize: Scale pixels on the device, on the "host", or not at all.
-            dtype: What normalised images are made of.
-            channels_last: How images lie in memory: as they travel, or channel by channel.
+            dtype: The type of normalised images.
+            channels_last: Memory layout of images: as they travel, or channel by channel.
             reader: How files are read: `auto`, `mmap`, `direct` or `gds`.
             require_gds: Fail rather than read what drives wrote through the host's memory.
             wait_timeout_s: How long one batch may be waited for.
         """
         check_waiting(prefetch, wait_timeout_s)
+        ranks = find_ranks(rank, world_size)
+        device = place_of(device, ranks)
         tensors = TensorOptions(device, normalize, dtype, channels_last)
         options = ReadOptions(device, reader, require_gds)
         options.check_gds()
@@ -144,17 +170,22 @@ class DualLoader:
             batch_size=batch_size,
             epochs=epochs,
             seed=seed,
+            reshuffle=reshuffle,
             strategy=strategy,
             workers=workers or load_settings().cpu_workers_used,
             csd_speed=csd_speed,
             on_bad=named(BadPolicy, "on_bad", on_bad),
             max_bad_share=max_bad_share,
+            as_classes=as_classes,
             tail=named(TailPolicy, "tail", tail),
             reorder_window=reorder_window,
         )
         loader = cls.__new__(cls)
-        loader._rank, loader._world_size = 0, 1
-        loader._setup(LocalFeed(run), tensors, options, prefetch, wait_timeout_s)
+        loader._rank, loader._world_size = ranks.rank, ranks.world_size
+        patience_s = wait_timeout_s or load_settings().wait_timeout_s
+        feed = LocalFeed(run) if ranks.world_size == 1 else GroupFeed(run, ranks, patience_s)
+        going = Going(Start.BEGINNING)
+        loader._setup(feed, tensors, options, prefetch, wait_timeout_s, going)
         return loader
 
     def _setup(
@@ -164,50 +195,49 @@ class DualLoader:
         options: ReadOptions,
         prefetch: int | None,
         timeout_s: float | None,
+        going: Going,
     ) -> None:
         attached = feed.attached
         self._feed = feed
+        self._closed = False
         self._wait_timeout_s = timeout_s or load_settings().wait_timeout_s
-        self._plan = replace(attached.plan, world_size=self._world_size)
-        where = attached.where
-        self._next = Position(where.epoch, where.step, where.position)
-        self._rounds = where.rounds
-        self._heads: int | None = 0 if where.step + where.position == 0 else None
-        self._left = False
-        self._last: TensorBatch | None = None
-        self._owed = 0
-        self._reader: Prefetcher | None = None
+        plan = replace(attached.plan, world_size=self._world_size)
+        self._course = Course(plan, attached.where, going)
+        self._steps = Steps(self._world_size, attached.on_bad)
+        self._pass: Pass | None = None
         self.timing = Timing(spans=SpanLog(enabled=load_settings().telemetry))
         self.pipeline = Pipeline.parse(PipelineSpec(transforms=attached.transforms))
         self._tensor_options, self._read_options = tensors, options
         self._counts = ReadCounts()
         self._accounts = Accounts(self.timing, self._counts)
         self._batches = self._batch_reader()
-        self._prefetch = prefetch or self._fitting(tensors)
+        self._prefetch = prefetch or fitting(self.pipeline, attached.plan.batch_size, tensors)
 
     def _batch_reader(self) -> BatchReader:
-        """What brings batches here, for one thread."""
+        """A reader of batches, for one thread."""
         buffers = Buffers.for_device(self._tensor_options.device)
         readers = Readers(self._read_options, buffers, self._counts)
         return BatchReader(readers, ToTensors(self.pipeline, self._tensor_options))
 
-    def _fitting(self, tensors: TensorOptions) -> int:
-        """How many batches fit the memory that may be used ahead."""
-        height, width, channels = self.pipeline.shape
-        late = bool(tensors.normalize) and self.pipeline.normalize is not None
-        wide = self.pipeline.dtype != "uint8" or late
-        nbytes = self._plan.batch_size * height * width * channels * (4 if wide else 1)
-        return min(32, max(2, _AHEAD_BYTES // max(1, nbytes)))
-
     @property
     def epoch(self) -> int:
         """The epoch that the next pass, or the pass under way, delivers."""
-        return self._next.epoch + self._left
+        return self._course.epoch
 
     @property
-    def epochs(self) -> int:
-        """How many epochs the run has."""
-        return self._feed.attached.plan.epochs
+    def epochs(self) -> int | None:
+        """How many epochs the run has; None where there are as many as are asked for."""
+        return self._course.epochs
+
+    @property
+    def rank(self) -> int:
+        """This process's place among the ranks that share the run."""
+        return self._rank
+
+    @property
+    def world_size(self) -> int:
+        """How many ranks share the run."""
+        return self._world_size
 
     @property
     def bad_samples(self) -> list[BadSampleInfo]:
@@ -222,26 +252,41 @@ class DualLoader:
     @property
     def waiting_for(self) -> str | None:
         """What the pass under way is waiting for, in words; None where it waits for nothing."""
-        return (self._reader.waiting_for or None) if self._reader is not None else None
+        return None if self._under_way is None else self._under_way.waiting_for
 
     def __len__(self) -> int:
-        """Batches that this rank receives an epoch: as many as every other."""
-        return self._plan.rank_batches
+        """Batches per epoch that this rank receives: as many as every other."""
+        return self._course.plan.rank_batches
 
     def set_epoch(self, epoch: int) -> None:
-        """Have the next pass deliver an epoch from its beginning.
+        """Have the next pass deliver an epoch from its beginning, and later ones those after it.
 
-        Setting the one that comes next anyway changes nothing, as in the usual training loop.
+        Setting the one that comes next anyway changes nothing, as in the usual training loop. The
+        one after a run's last epoch gives the run one more.
         """
-        self._check_idle()
-        if not 0 <= epoch < self.epochs:
-            raise InvalidInput(f"epoch {epoch} is not one of the run's {self.epochs}")
-        if self._left:
-            self._advance()
-        if epoch < self._next.epoch or (epoch == self._next.epoch and self._at):
-            self._go_to(LoaderState(epoch, 0, self._identity(), 0, {}))
-        elif epoch > self._next.epoch:
-            self._next, self._heads, self._rounds = Position(epoch, 0), 0, len(self)
+        self._check_open()
+        self._end_pass()
+        course = self._course
+        if epoch < 0 or (course.epochs is not None and epoch > course.epochs):
+            raise InvalidInput(
+                f"epoch {epoch} is not one of the run's {course.epochs}, nor the one after them"
+            )
+        if course.left:
+            course.advance()
+        coming = course.position.epoch
+        comes_anyway = epoch == coming and not course.received and course.has_more
+        if comes_anyway and not self._must_say():
+            return
+        fresh = not course.received and course.position.step == 0
+        ahead = epoch > coming or (epoch == coming and fresh)
+        course.going = Going(Start.EPOCH, epoch, ahead=ahead)
+
+    def _must_say(self) -> bool:
+        """Whether the run must be told how to go on, or was to be told something else."""
+        going = self._course.going
+        if going is None or going.start is Start.CONTINUE:
+            return False
+        return self._feed.attached.under_way or going.start is not Start.BEGINNING
 
     def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
         """One epoch of (images, labels)."""
@@ -249,155 +294,145 @@ class DualLoader:
             yield batch.images, batch.labels
 
     def batches(self) -> Iterator[TensorBatch]:
-        """One epoch of batches that also say which samples they hold."""
-        self._check_idle()
-        if self._left:
-            self._advance()
-        if self._world_size != self._feed.attached.plan.world_size:
-            raise Conflict(
-                f"the run is made for {self._feed.attached.plan.world_size} ranks; "
-                f"{self._world_size} can only go on from a state: call load_state_dict first"
-            )
-        if self._next.epoch >= self.epochs:
-            raise Conflict(f"all {self.epochs} epochs of the run were delivered")
-        rounds = self._rounds
-        reader = Prefetcher(
-            self._feed, self._rank, self._next, self._batches, self._prefetch, self._accounts
-        )
-        self._reader = reader
-        try:
-            self.timing.begin()
-            while (item := self._wait(reader)) is not None:
-                self._next = replace(self._next, step=self._next.step + 1)
-                if self._heads is not None:
-                    self._heads += not item.from_tail
-                for batch in self._shown(item):
-                    self.timing.waited(self._next.epoch, batch.index)
-                    yield self._batches.take_over(batch)
-                    self.timing.trained(self._next.epoch, batch.index)
-                reader.consumed()
-            reader.finish(self._wait_timeout_s)
-            self._advance()
-        except GeneratorExit:
-            # Left early: where it stands can still be saved; the next pass is the next epoch.
-            self._left = True
-            if self._next.step >= rounds:  # it counted the batches, and took them all
-                reader.consumed()
-                self._advance()
-            raise
-        finally:
-            self.timing.end()
-            if not reader.stop():  # it is stuck, with what is for one thread at a time
-                self._batches = self._batch_reader()
-            self._reader = None
+        """One epoch of batches that also say which samples they hold.
 
-    def _shown(self, item: TensorBatch | LeftOut) -> list[TensorBatch]:
-        """What the trainer sees of a step.
-
-        A batch that was isolated is passed over. Where several ranks train together they must make
-        the same number of steps: then this one repeats the batch before it, or the one after.
+        A pass that is under way is left by a new one, and its epoch is recorded as left.
         """
-        if self._world_size == 1:
-            return [] if isinstance(item, LeftOut) else [item]
-        if isinstance(item, LeftOut):
-            log.warning("batch %d is repeated by another one: %s", item.index, item.reason)
-            self._owed += self._last is None
-            return [self._last] if self._last is not None else []
-        shown, self._owed = [item] * (1 + self._owed), 0
-        self._last = item if self._feed.attached.on_bad is not BadPolicy.FAIL else None
-        return shown
+        self._check_open()
+        self._end_pass()
+        self._pass = self._begin_pass()
+        yield from self._pass.batches(self._wait_timeout_s)
 
-    def _advance(self) -> None:
-        self._next, self._rounds = Position(self._next.epoch + 1, 0), len(self)
-        self._heads, self._left, self._owed = 0, False, 0
-
-    def _check_idle(self) -> None:
-        if self._reader is not None:
-            raise Conflict("a pass over this loader is under way; finish or close it first")
-
-    def _wait(self, reader: Prefetcher) -> TensorBatch | LeftOut | None:
-        deadline = time.monotonic() + self._wait_timeout_s
-        say_at = time.monotonic() + _PATIENCE_S
-        while True:
+    def _begin_pass(self) -> Pass:
+        course = self._course
+        if course.left:
+            course.advance()
+        going = course.going
+        if not course.has_more and (going is None or going.start is not Start.EPOCH):
+            name = self._feed.attached.name
+            raise Conflict(
+                f"all {course.epochs} epochs of run {name} were delivered; give it more with "
+                f"set_epoch({course.epochs}), or: ddlp run extend {name} --epochs N"
+            )
+        self.timing.begin()
+        if going is not None:
             try:
-                return reader.next(_GLANCE_S)
-            except queue.Empty:
-                if time.monotonic() > say_at:
-                    log.warning("still waiting for: %s", reader.waiting_for)
-                    say_at = time.monotonic() + _PATIENCE_S
-                if reader.paused:
-                    deadline = time.monotonic() + self._wait_timeout_s
-                if time.monotonic() > deadline:
-                    raise WaitTimeout(
-                        f"no batch for {self._wait_timeout_s:.0f} s; waiting for: "
-                        f"{reader.waiting_for}; raise wait_timeout_s if that is expected"
-                    ) from None
+                course.move(self._feed.begin(going))
+            except BaseException:
+                self.timing.end()
+                raise
+            course.going = None
+        if self._pass is not None and self._pass.stuck:
+            self._batches = self._batch_reader()
+            self._feed.renew()
+        reader = Prefetcher(
+            self._feed, self._rank, course.position, self._batches, self._prefetch, self._accounts
+        )
+        return Pass(self._feed, course, reader, self._steps, self.timing)
+
+    def _end_pass(self) -> None:
+        """Leave the pass under way, if there is one: where it stands can still be saved."""
+        if self._pass is not None:
+            self._pass.leave()
 
     @property
-    def _at(self) -> int:
-        """Batches of the epoch that all ranks have consumed, once they finish the one at hand."""
-        return self._next.before + self._next.step * self._world_size
+    def _under_way(self) -> Pass | None:
+        return None if self._pass is None or self._pass.over else self._pass
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise Conflict(
+                "this loader is closed; create a new one, and use it inside its with block"
+            )
 
     def state_dict(self) -> dict[str, Any]:
         """Where training stands, the batch at hand included; small whatever the dataset's size.
 
         All ranks stand at the same step: the state of one is the state of all.
         """
-        state = LoaderState(
-            epoch=self._next.epoch,
-            position=self._at,
-            run=self._identity(),
-            heads=self._heads if self._world_size == 1 else None,
-            settled=self._feed.settled(self._next.epoch),
-        )
+        course, going = self._course, self._course.going
+        if going is not None and going.start is Start.EPOCH:
+            return asdict(course.start_of(going.epoch, self._identity()))
+        if going is not None and self._feed.attached.under_way:
+            raise Conflict(
+                f"run {self._feed.attached.name} is under way, and this process has received "
+                "nothing of it yet: there is no state to take before its first batch"
+            )
+        place, current = course.position, self._under_way
+        settled = course.settled if current is None else current.settled
+        state = course.state(self._identity(), place, self._heads(place), settled)
+        self._feed.took_state(state.epoch, state.position)
         return asdict(state)
+
+    def _heads(self, place: Position) -> int | None:
+        """How many batches came from the head before a place, for all ranks together."""
+        if self._world_size == 1 or place.step == 0:
+            return place.heads
+        known = None if self._under_way is None else self._under_way.heads(place.step)
+        if known is not None or place.whole:
+            return known
+        return self._feed.heads(place.epoch, place.step)
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Go on from a state: the next pass delivers what its epoch had left.
 
-        Another number of workers, devices or ranks may go on than the state was taken with.
+        It may be of any run over the same dataset version, pipeline, seed and batch size, with any
+        number of ranks, workers and devices.
         """
-        try:
-            given = LoaderState(**state)
-        except TypeError as error:
-            raise InvalidInput(f"this is no state of a DualLoader: {error}") from error
-        self._check_idle()
-        if given.run != self._identity():
-            raise InvalidInput(
-                f"the state is of another run ({given.run}); this one is {self._identity()}"
+        self._check_open()
+        given = LoaderState.given(state)
+        mine = self._identity()
+        wrong = [name for name in SHARED if given.run.get(name) != mine[name]]
+        if wrong:
+            told = ", ".join(
+                f"{name} {given.run.get(name)!r}, not {mine[name]!r}" for name in wrong
             )
-        self._go_to(given)
-
-    def _go_to(self, state: LoaderState) -> None:
-        where = self._feed.resume(state)
-        attached = self._feed.attached
-        if attached.plan.world_size != self._world_size:
-            self._feed.attached = attached.model_copy(update={"plan": self._plan})
-        self._next = Position(where.epoch, where.step, where.position)
-        self._rounds = where.rounds
-        self._heads, self._left, self._last, self._owed = state.heads, False, None, 0
-        if where.step >= where.rounds:  # taken with the last batch at hand
-            self._advance()
+            dataset, version = self._feed.attached.dataset, str(given.run.get("dataset"))
+            if dataset and "dataset" in wrong:
+                told += (
+                    "; the dataset has changed since the state was taken. To go on over its "
+                    f"earlier version: ddlp run clone {self._feed.attached.name} --dataset "
+                    f"{dataset}@{version[:8]}"
+                )
+            raise InvalidInput(f"the state does not fit this run: it is of {told}")
+        self._end_pass()
+        self._steps.forget()
+        course = self._course
+        if course.epochs is not None and given.epoch >= course.epochs:
+            course.stand_at_end(given.epoch)
+            if given.run.get("run") == mine["run"]:
+                self._feed.took_state(given.epoch, given.position)
+            return
+        course.move(self._feed.begin(Going(Start.STATE, state=given)))
+        course.going = None
 
     def _identity(self) -> dict[str, Any]:
-        """What a state must share with a run: whatever decides which bytes come in which batch."""
+        """All that decides which samples come in which batch, and which run it is."""
         attached = self._feed.attached
         plan = attached.plan
         return {
             "samples": plan.samples,
             "batch_size": plan.batch_size,
             "seed": plan.seed,
+            "reshuffle": plan.reshuffle,
             "tail": plan.tail.value,
             "dataset": attached.dataset_version,
             "pipeline": attached.pipeline_hash,
             "on_bad": attached.on_bad.value,
-            "run": self._feed.run_id,
+            "run": str(attached.run),
         }
+
+    def __repr__(self) -> str:
+        """Run, place and rank, for logs."""
+        name, where = self._feed.attached.name, f"epoch {self.epoch} of {self.epochs or 'many'}"
+        return f"<DualLoader {name}: {where}, rank {self._rank} of {self._world_size}>"
 
     def close(self) -> None:
         """Let go of the run; with a local one its processes and files go too."""
-        if self._reader is not None:
-            self._reader.stop()
+        if self._closed:
+            return
+        self._closed = True
+        self._end_pass()
         self._batches.readers.close()
         self._feed.close()
 

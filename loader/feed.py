@@ -1,27 +1,15 @@
-"""Where a loader gets its batches from: a server's run, or a schedule in its own process."""
+"""Where a loader gets its batches from: a server's run, or a schedule on this machine."""
 
-import socket
-import weakref
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, Self
 
-from ddlp.core.client import Client
-from ddlp.core.errors import Conflict, DdlpError
-from ddlp.core.messages import (
-    Attach,
-    Attached,
-    BadSampleInfo,
-    Damaged,
-    Fed,
-    FeedRequest,
-    Rewind,
-    Where,
-)
-from ddlp.core.meters.remote import sample_host
-from ddlp.core.settings import load_settings
+from ddlp.core.errors import InvalidInput
+from ddlp.core.messages import Attached, BadSampleInfo, Damaged, Fed, FeedRequest, Where
+from ddlp.core.sessions import Start
+from ddlp.core.takeover import Origin
 
-_PAGE = 1000
+SHARED = ("samples", "batch_size", "seed", "reshuffle", "dataset", "pipeline")
+"""What a state must share with a run: it decides which samples come in which order."""
 
 
 @dataclass(frozen=True)
@@ -32,19 +20,73 @@ class LoaderState:
     position: int
     """Batches of the epoch that all ranks together have consumed."""
     run: dict[str, Any]
-    """What decides the run's batches: a state fits no other."""
+    """What decides the run's batches, and which run it was."""
     heads: int | None = None
-    """How many of them came from the head, where one rank received them all."""
+    """How many of them, in the last segment, came from the head; None where that is not known."""
     settled: dict[str, float] | None = None
-    """What the strategy has fixed for the epoch, where no server keeps that."""
+    """What the strategy has fixed for the epoch."""
+    segments: list[dict[str, Any]] | None = None
+    """How the epoch is cut into batches."""
+
+    @classmethod
+    def given(cls, state: dict[str, Any]) -> Self:
+        """As training code hands it back."""
+        try:
+            found = cls(**{name: state[name] for name in state if name != "world_size"})
+        except (TypeError, AttributeError) as error:
+            raise InvalidInput(f"this is no state of a DualLoader: {state!r:.200}") from error
+        numbers = isinstance(found.epoch, int) and isinstance(found.position, int)
+        if not numbers or not isinstance(found.run, dict):
+            raise InvalidInput(f"this is no state of a DualLoader: {state!r:.200}")
+        return found
+
+    @property
+    def origin(self) -> Origin | None:
+        """All that another run needs to go on from here; None where it is not known."""
+        if self.heads is None or self.segments is None:
+            return None
+        try:
+            return Origin.from_json(
+                {
+                    "run": str(self.run.get("run") or ""),
+                    "epoch": self.epoch,
+                    "position": self.position,
+                    "heads": self.heads,
+                    "segments": self.segments,
+                }
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise InvalidInput(f"this is no state of a DualLoader: {error}") from error
+
+
+@dataclass(frozen=True)
+class Going:
+    """How a loader goes on, from its next pass on."""
+
+    start: Start
+    epoch: int = 0
+    state: LoaderState | None = None
+    ahead: bool = True
+    """Whether the epoch lies ahead of all that was received."""
+
+    @classmethod
+    def given(cls, start: int | str | None) -> Self:
+        """As training code says it when it opens a loader."""
+        if start is None:
+            return cls(Start.BEGINNING)
+        if start == "continue":
+            return cls(Start.CONTINUE)
+        if isinstance(start, bool) or not isinstance(start, int) or start < 0:
+            raise InvalidInput(f'start={start!r} is neither an epoch, such as 0, nor "continue"')
+        return cls(Start.EPOCH, start)
 
 
 class Feed(Protocol):
     """What a loader needs of whoever schedules its run."""
 
     attached: Attached
-    run_id: str | None
-    """The run whose record a state refers to; None where the state says all."""
+    source: str
+    """Who answers, and what to look at where no answer comes."""
 
     def exchange(self, request: FeedRequest) -> Fed:
         """Say what was consumed and get the next batches."""
@@ -52,86 +94,23 @@ class Feed(Protocol):
     def damaged(self, report: Damaged) -> None:
         """Have a batch that cannot be read made again."""
 
-    def settled(self, epoch: int) -> dict[str, float] | None:
-        """What a state must carry because nobody else remembers it."""
+    def heads(self, epoch: int, step: int) -> int | None:
+        """How many batches of an epoch's segment came from the head before a step of all ranks."""
 
     def bad_samples(self) -> list[BadSampleInfo]:
         """The samples that were skipped or replaced so far, the oldest first."""
 
-    def resume(self, state: LoaderState) -> Where:
-        """Go to where a checkpoint was taken."""
+    def begin(self, going: Going) -> Where:
+        """Go on as the loader says; returns where that is."""
+
+    def took_state(self, epoch: int, position: int) -> None:
+        """A state was taken there."""
+
+    def check(self, timeout_s: float) -> None:
+        """Raise if the rank is held by another process; wait while that is not known."""
+
+    def renew(self) -> None:
+        """Leave the connection to a thread that is stuck with it, and use another one."""
 
     def close(self) -> None:
         """Let go of everything."""
-
-
-class RemoteFeed:
-    """A run on a server."""
-
-    def __init__(
-        self, url: str, run: str, rank: int, world_size: int, key: str | None = None
-    ) -> None:
-        self._rank, self._world_size = rank, world_size
-        self._key = key
-        self._client = Client(url, patience_s=60, key=key)
-        body = Attach(rank=rank, world_size=world_size, host=socket.gethostname())
-        try:
-            answer = self._client.post(f"/runs/{run}/attach", body)
-        except DdlpError:
-            self._client.close()
-            raise
-        self.attached = Attached.model_validate(answer)
-        self.run_id: str | None = str(self.attached.run)
-        self._path = f"/runs/{self.attached.run}"
-        self._stop_sampling = self._sample_host()
-
-    def _sample_host(self) -> Callable[[], object]:
-        """Read the meters of this host, if no other process of it does; what ends that."""
-        settings = load_settings()
-        if not settings.telemetry:
-            return lambda: None
-        sampling = sample_host(settings, self._client.url, self._key)
-        sampling.start()
-        return weakref.finalize(self, sampling.stop)
-
-    def exchange(self, request: FeedRequest) -> Fed:
-        """Ask the server; asking twice is harmless."""
-        return Fed.model_validate(self._client.post(f"{self._path}/feed", request))
-
-    def damaged(self, report: Damaged) -> None:
-        """Tell the server; a batch that is being made again already is no news."""
-        try:
-            self._client.post(f"{self._path}/damaged", report)
-        except Conflict:
-            return
-
-    def settled(self, epoch: int) -> dict[str, float] | None:
-        """The server remembers it."""
-        return None
-
-    def bad_samples(self) -> list[BadSampleInfo]:
-        """What the server has noted; asked over a connection of its own, from any thread."""
-        found: list[BadSampleInfo] = []
-        with Client(self._client.url, key=self._key) as client:
-            while True:
-                before = f"&before={found[-1].id}" if found else ""
-                page = client.get(f"{self._path}/bad-samples?limit={_PAGE}{before}")
-                found += [BadSampleInfo.model_validate(entry) for entry in page]
-                if len(page) < _PAGE:
-                    return found[::-1]
-
-    def resume(self, state: LoaderState) -> Where:
-        """The server knows what was delivered since, and delivers it again."""
-        body = Rewind(
-            rank=self._rank,
-            session=self.attached.session,
-            world_size=self._world_size,
-            epoch=state.epoch,
-            position=state.position,
-        )
-        return Where.model_validate(self._client.post(f"{self._path}/rewind", body))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._stop_sampling()
-        self._client.close()

@@ -1,25 +1,24 @@
-"""A run inside the training process: the scheduling core with worker processes beside it.
+"""A run on this machine: the scheduling core with worker processes beside it.
 
-It drives the same schedule as the server does, without database, broker or network.
+It drives the same schedule as the server does, without database, broker or network: inside the
+training process, or for the ranks of one host in a process beside them (`local_host.py`).
 """
 
 import os
-import shutil
 import tempfile
 import threading
 import time
 import uuid
-import warnings
 import weakref
 from collections import defaultdict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from ddlp.core.batchfile import layout
-from ddlp.core.dataset import DatasetIndex, ScanOptions, scan
-from ddlp.core.errors import BadSample, InvalidInput, NoRoom, Refused
+from ddlp.core.errors import Conflict, InvalidInput, NoRoom, Refused
+from ddlp.core.janitor import Janitor
 from ddlp.core.local_worker import Hello, Report
 from ddlp.core.messages import (
     Attached,
@@ -33,12 +32,10 @@ from ddlp.core.messages import (
     WorkSpec,
 )
 from ddlp.core.mishap import Mishap
-from ddlp.core.owned_folder import make_owned_folder, shared_memory
-from ddlp.core.pipeline import Pipeline
-from ddlp.core.plan import RunPlan
+from ddlp.core.owned_folder import shared_memory
+from ddlp.core.plan import RunPlan, Segment
 from ddlp.core.schedule import (
     Batch,
-    EpochSchedule,
     Holder,
     Limits,
     Made,
@@ -47,72 +44,49 @@ from ddlp.core.schedule import (
     explain_wait,
     strategy,
 )
+from ddlp.core.sessions import Start
 from ddlp.core.settings import Settings, load_settings
 from ddlp.core.stages import RecentWork
-from ddlp.core.store import FolderStore, StoreAddress, path_of, store_limit
+from ddlp.core.store import FolderStore, path_of, store_limit
 from ddlp.core.store.room import check_room, usable_bytes
-from ddlp.core.types import BadPolicy, EpochState, Prong, RunState, Spending, TailPolicy
-from ddlp.loader.feed import LoaderState
+from ddlp.core.takeover import Origin
+from ddlp.core.types import EpochState, Prong, RunState, Spending
+from ddlp.loader.feed import Going
+from ddlp.loader.local_run import LocalRun, scan_data
+from ddlp.loader.owned import Owned, clear, store_folder
 from ddlp.loader.worker_process import WorkerProcess
 
 _GLANCE_S = 0.5
 
 
-@dataclass(frozen=True)
-class LocalRun:
-    """Everything that decides a run in the training process."""
-
-    data: Path
-    pipeline: Pipeline
-    batch_size: int
-    epochs: int
-    seed: int
-    strategy: str
-    workers: int
-    csd_speed: float | None = None
-    on_bad: BadPolicy = BadPolicy.FAIL
-    max_bad_share: float = 0.01
-    tail: TailPolicy = TailPolicy.SHORT
-    reorder_window: int | None = None
-
-    def __post_init__(self) -> None:
-        strategy(self.strategy, self.reorder_window)
-        for name in ("batch_size", "epochs", "workers"):
-            if getattr(self, name) < 1:
-                raise InvalidInput(f"{name}={getattr(self, name)} is too small; use 1 or more")
-        if self.csd_speed is not None and not 0 < self.csd_speed <= 1:
-            raise InvalidInput(f"csd_speed={self.csd_speed} is not above 0 and at most 1")
-        if not 0 <= self.max_bad_share <= 1:
-            raise InvalidInput(f"max_bad_share={self.max_bad_share} is not from 0 to 1")
-        if self.csd_speed is None and self.strategy == "csd":
-            raise InvalidInput("strategy 'csd' needs a CSD; give csd_speed to emulate one")
-
-
 class LocalFeed:
-    """Schedules a run and serves its one rank."""
+    """Schedules a run and serves its ranks."""
 
-    run_id: str | None = None
+    source = "the run in this process"
 
-    def __init__(self, run: LocalRun) -> None:
+    def __init__(self, run: LocalRun, world_size: int = 1, janitor: Janitor | None = None) -> None:
         settings = load_settings()
-        self._memory = make_owned_folder(_folder(settings.cpu_store, shared_memory()))
-        self._drive = make_owned_folder(_folder(settings.csd_store, Path(tempfile.gettempdir())))
+        memory = store_folder(settings.cpu_store, shared_memory())
+        drive = store_folder(settings.csd_store, Path(tempfile.gettempdir()))
         self._changed = threading.Condition()
         self._closed = threading.Event()
         self._workers: dict[str, WorkerProcess] = {}
-        owned = [self._memory, self._drive]
-        self._end = weakref.finalize(
-            self, _clear, os.getpid(), self._changed, self._closed, self._workers, owned
-        )
+        self._janitor = janitor or Janitor()
+        owned = Owned(os.getpid(), self._janitor, self._workers)
+        self._end = weakref.finalize(self, clear, owned, self._changed, self._closed)
         try:
-            self._begin(run, settings)
+            self._memory, self._drive = owned.make_folder(memory), owned.make_folder(drive)
+            self._begin(run, settings, world_size)
         except BaseException:
             self._end()
             raise
 
-    def _begin(self, run: LocalRun, settings: Settings) -> None:
-        index = _scan(run, self._drive / "index")
-        plan = RunPlan(index.samples, run.batch_size, run.epochs, run.seed, 1, run.tail)
+    def _begin(self, run: LocalRun, settings: Settings, world_size: int) -> None:
+        index = scan_data(run, self._drive / "index")
+        reshuffle = run.pipeline.draws if run.reshuffle is None else run.reshuffle
+        plan = RunPlan(
+            index.samples, run.batch_size, run.epochs, run.seed, world_size, run.tail, reshuffle
+        )
         self._spec = WorkSpec(
             run=uuid.uuid4(),
             index_path=self._drive / "index",
@@ -121,6 +95,7 @@ class LocalFeed:
             pipeline_hash=run.pipeline.hash,
             plan=plan,
             on_bad=run.on_bad,
+            cure="start the loader again, which scans the folder anew",
         )
         self.attached = Attached(
             run=self._spec.run,
@@ -131,11 +106,13 @@ class LocalFeed:
             transforms=self._spec.transforms,
             pipeline_hash=run.pipeline.hash,
             on_bad=run.on_bad,
-            where=Where(epoch=0, step=0, rounds=plan.rank_batches, position=0),
+            where=self._where(plan, 0, plan.whole),
         )
         self._clock = time.monotonic
         self._schedule = RunSchedule(
-            plan, strategy(run.strategy, run.reorder_window), self._limits(run, settings)
+            plan,
+            strategy(run.strategy, run.reorder_window),
+            self._limits(run, settings, index.samples),
         )
         self._mishaps: dict[tuple[int, int], tuple[Mishap, ...]] = {}
         self._work = RecentWork()
@@ -144,7 +121,7 @@ class LocalFeed:
         if run.csd_speed is not None:
             self._start(Prong.CSD, "emulated-csd-0", self._drive, run.csd_speed)
 
-    def _limits(self, run: LocalRun, settings: Settings) -> Limits:
+    def _limits(self, run: LocalRun, settings: Settings, samples: int) -> Limits:
         _, nbytes = layout(run.pipeline.batch_tensors(run.batch_size))
         free = {place: usable_bytes(place) for place in (self._memory, self._drive)}
         needed = {self._memory: run.workers} if run.strategy != "csd" else {self._drive: 1}
@@ -159,7 +136,7 @@ class LocalFeed:
             message_leases=1,
             sample_s=run.pipeline.decode.max_seconds,
             on_bad=run.on_bad,
-            bad_share=run.max_bad_share,
+            bad_share=run.bad_share(samples),
         )
 
     def exchange(self, request: FeedRequest) -> Fed:
@@ -187,12 +164,6 @@ class LocalFeed:
             self._schedule.damaged(*key, report.reason, report.gone)
             self._advance()
 
-    def settled(self, epoch: int) -> dict[str, float] | None:
-        """What the strategy has fixed for an epoch: no server keeps it."""
-        with self._changed:
-            schedule = self._schedule.epochs.get(epoch)
-            return dict(schedule.settled) if schedule else {}
-
     def bad_samples(self) -> list[BadSampleInfo]:
         """What the workers reported, by epoch and batch."""
         with self._changed:
@@ -203,20 +174,111 @@ class LocalFeed:
             for place, (epoch, index, mishap) in enumerate(flat)
         ]
 
-    def resume(self, state: LoaderState) -> Where:
-        """Take the epoch up where it was left; what was made of others is of no use any more."""
+    def heads(self, epoch: int, step: int) -> int | None:
+        """How many batches of an epoch's segment came from the head before a step of all ranks."""
+        return self.heads_of(0, epoch, step, 0)
+
+    def heads_of(self, rank: int, epoch: int, step: int, wait_s: float) -> int | None:
+        """The same as a rank asks it, which may be ahead of others: their batches are dealt too."""
+        deadline = time.monotonic() + wait_s
         with self._changed:
-            if state.heads is None:
-                raise InvalidInput("the state is of several ranks; load it into a run on a server")
-            whole = self._schedule.plan.whole
-            tails = state.position - state.heads
-            epoch = EpochSchedule.resumed(state.epoch, whole, state.heads, tails)
-            epoch.settled = dict(state.settled or {})
-            for left in self._schedule.epochs.values():
-                for batch in left.under_way:
-                    self._schedule.note_void(batch, batch.device, batch.token)
-            self._schedule.resume(epoch)
-            return Where(epoch=state.epoch, step=state.position, rounds=whole.rounds, position=0)
+            while True:
+                schedule = self._schedule.epochs.get(epoch)
+                if schedule is not None and schedule.dealt_to(rank) <= step:
+                    received = schedule.dealt_to(rank)
+                    self._schedule.fetch(rank, epoch, received, step - received + 1)
+                found = self._schedule.round_heads(epoch, step)
+                left_s = deadline - time.monotonic()
+                if found is not None or left_s <= 0:
+                    return found
+                self._changed.wait(min(left_s, _GLANCE_S))
+
+    def is_finished(self, rank: int) -> bool:
+        """Whether a rank has consumed its last batch."""
+        with self._changed:
+            if self._schedule.plan.epochs is None:
+                return False
+            last = self._schedule.plan.epochs - 1
+            epoch = self._schedule.epochs.get(last)
+            if epoch is None:
+                return self._schedule.next_epoch > last
+            return epoch.acknowledged[rank] >= epoch.segment.rounds
+
+    def waits_for_ranks(self, epoch: int) -> bool:
+        """Whether nothing more of an epoch is delivered before other ranks have come further."""
+        with self._changed:
+            schedule = self._schedule.epochs.get(epoch)
+            return schedule is None or self._schedule.is_ahead(schedule)
+
+    def begin(self, going: Going) -> Where:
+        """Go on with the first epoch, a later one, one from its beginning, or from a state."""
+        where = self.where(going)
+        origin = self._origin(going)
+        if origin is not None:
+            with self._changed:
+                settled = (going.state.settled if going.state is not None else None) or {}
+                self._schedule.take_over(origin, settled)
+                self._changed.notify_all()
+        return where
+
+    def where(self, going: Going) -> Where:
+        """The place that a loader goes to; refuses one that cannot be gone to."""
+        origin = self._origin(going)
+        if origin is None:
+            epoch = going.epoch if going.start is Start.EPOCH else 0
+            plan = self._plan_with(epoch)
+            return self._where(plan, epoch, plan.whole)
+        plan = self._plan_with(origin.epoch)
+        origin.check(plan)
+        if origin.complete:
+            return self._where(plan, origin.epoch + 1, plan.whole)
+        return self._where(plan, origin.epoch, origin.rest(plan))
+
+    def _origin(self, going: Going) -> Origin | None:
+        """The place that was passed before and is gone back to; None on the way onward."""
+        if going.state is not None:
+            if going.state.origin is None:
+                raise InvalidInput(
+                    "the state was taken before all was known that another run needs; load it into "
+                    "the run that it was taken in, or take an earlier checkpoint"
+                )
+            return going.state.origin
+        if going.start is not Start.EPOCH or going.ahead:
+            return None
+        return Origin(str(self._spec.run), going.epoch, 0, 0, (self.attached.plan.whole,))
+
+    def _plan_with(self, epoch: int) -> RunPlan:
+        """The run's plan; one epoch more than it has is given to it."""
+        with self._changed:
+            plan = self._schedule.plan
+            if epoch == plan.epochs:
+                plan = self._schedule.plan = replace(plan, epochs=epoch + 1)
+        if not plan.has_epoch(epoch):
+            raise Conflict(
+                f"epoch {epoch} is beyond the {plan.epochs} that this loader has, and not the one "
+                "after them; create it with more epochs, or without a number of them"
+            )
+        return plan
+
+    def _where(self, plan: RunPlan, epoch: int, segment: Segment) -> Where:
+        return Where(
+            epoch=epoch,
+            step=0,
+            rounds=segment.rounds,
+            position=segment.position,
+            heads=0,
+            segments=(segment,),
+            epochs=plan.epochs,
+        )
+
+    def took_state(self, epoch: int, position: int) -> None:
+        """Nobody keeps a record of it here."""
+
+    def check(self, timeout_s: float) -> None:
+        """No other process can hold the rank."""
+
+    def renew(self) -> None:
+        """There is no connection."""
 
     def close(self) -> None:
         """End the workers and remove what they wrote."""
@@ -235,18 +297,24 @@ class LocalFeed:
         done = schedule.rank_done(request.rank, request.epoch, request.received + len(batches))
         return Fed(
             batches=[
-                FedBatch.of(batch, request.received + place) for place, batch in enumerate(batches)
+                FedBatch.of(batch, step, schedule.round_heads(request.epoch, step))
+                for step, batch in enumerate(batches, request.received)
             ],
             done=done,
             state=RunState.FAILED if schedule.doom else RunState.RUNNING,
-            reason=schedule.doom,
+            reason=schedule.doom or schedule.expected_failure,
+            settled=schedule.settled(request.epoch),
             waiting_for=None if batches else explain_wait(schedule, request.epoch, self._clock()),
         )
 
     def _start(self, prong: Prong, name: str, store: Path, speed: float) -> None:
         hello = Hello(spec=self._spec, store=store, device=name, speed=speed)
         self._workers[name] = WorkerProcess(
-            hello, prong, _weakly(self._on_report), _weakly(self._on_exit)
+            hello,
+            prong,
+            self._janitor.lifeline,
+            _weakly(self._on_report),
+            _weakly(self._on_exit),
         )
         self._schedule.set_devices({w.name: (w.prong, 1) for w in self._workers.values()})
 
@@ -335,40 +403,6 @@ class LocalFeed:
             self._changed.notify_all()
 
 
-def _folder(store: str | None, usual: Path) -> Path:
-    """The folder that the settings name; what is made here lies on this machine."""
-    if store is None:
-        return usual
-    folder = StoreAddress.given(store).folder
-    if folder is None:
-        raise InvalidInput(f"{store} is no folder; a run without a server keeps its batches in one")
-    return folder
-
-
-def _scan(run: LocalRun, into: Path) -> DatasetIndex:
-    """The index of a run's data, made in this process."""
-    scan(run.data.resolve(), into, ScanOptions(), lambda _: None, lambda: False)
-    index = DatasetIndex(into)
-    if index.rejected:
-        _tell_rejected(run, index)
-    if run.batch_size > index.samples:
-        raise InvalidInput(
-            f"batch_size={run.batch_size} is more than the dataset's {index.samples} samples"
-        )
-    return index
-
-
-def _tell_rejected(run: LocalRun, index: DatasetIndex) -> None:
-    """Files that the scan left out: an error or a warning, as the policy for bad samples has it."""
-    first = index.list_rejected(0, 1)[0]
-    found = f"{index.rejected} of the files in {run.data} cannot be used; the first: {first.name}"
-    if run.on_bad is BadPolicy.FAIL:
-        raise BadSample(
-            f"{found}: {first.reason}; correct or remove them, or leave them out with on_bad='skip'"
-        )
-    warnings.warn(f"{found}: {first.reason}", stacklevel=2)
-
-
 def _weakly(method: Callable[..., None]) -> Callable[..., None]:
     """A callback that does not keep its owner alive."""
     reference = weakref.WeakMethod(method)
@@ -379,21 +413,3 @@ def _weakly(method: Callable[..., None]) -> Callable[..., None]:
             alive(*arguments)
 
     return call
-
-
-def _clear(
-    owner: int,
-    changed: threading.Condition,
-    closed: threading.Event,
-    workers: dict[str, WorkerProcess],
-    folders: list[Path],
-) -> None:
-    """End the workers for good, then remove what they wrote; a forked child has no part in it."""
-    if os.getpid() != owner:
-        return
-    with changed:
-        closed.set()
-    for worker in workers.values():
-        worker.close()
-    for folder in folders:
-        shutil.rmtree(folder, ignore_errors=True)

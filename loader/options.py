@@ -1,12 +1,16 @@
-"""Checks what callers of `DualLoader` give."""
+"""Checks what callers of `DualLoader` give, and finds what they left open."""
 
 from enum import StrEnum
 from typing import Any, TypeVar
 
 from ddlp.core.errors import InvalidInput
 from ddlp.core.pipeline import Pipeline, PipelineSpec
+from ddlp.loader.tensors import TensorOptions
 
 MOST_AHEAD = 256
+_AHEAD_BYTES = 256 << 20
+_FEWEST, _MOST = 2, 32
+"""Batches that are read ahead where nobody says how many."""
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 
@@ -32,3 +36,12 @@ def pipeline_of(given: str | dict[str, Any]) -> Pipeline:
     if isinstance(given, str):
         return Pipeline.preset(given)
     return Pipeline.parse(PipelineSpec.model_validate(given))
+
+
+def fitting(pipeline: Pipeline, samples: int, tensors: TensorOptions) -> int:
+    """How many batches fit the memory that may be used ahead."""
+    height, width, channels = pipeline.shape
+    late = bool(tensors.normalize) and pipeline.normalize is not None
+    wide = pipeline.dtype != "uint8" or late
+    nbytes = samples * height * width * channels * (4 if wide else 1)
+    return min(_MOST, max(_FEWEST, _AHEAD_BYTES // max(1, nbytes)))

@@ -3,31 +3,27 @@
 import logging
 import queue
 import threading
+import time
 from dataclasses import dataclass
 
 from ddlp.core.batchfile import BatchId
+from ddlp.core.bursts import Burst
 from ddlp.core.errors import Conflict, DamagedBatch, DdlpError, MissingBatch, WaitTimeout
 from ddlp.core.messages import Attached, Damaged, Fed, FedBatch, FeedRequest
 from ddlp.core.types import Activity, RunState, Spending
 from ddlp.loader.accounts import Accounts
+from ddlp.loader.bad_samples import BadSampleNews
+from ddlp.loader.course import Position
 from ddlp.loader.feed import Feed
 from ddlp.loader.readers.choice import Readers
 from ddlp.loader.tensors import TensorBatch, ToTensors
 from ddlp.loader.timing import Timing
 
 _POLL_S = 1.0
+_LATE_S = 2.0
+"""An answer that takes longer is what is waited for."""
 
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Position:
-    """Where a rank stands: an epoch, a segment of it, and the batches of that it has consumed."""
-
-    epoch: int
-    step: int
-    before: int = 0
-    """Batches of the epoch that were delivered before the segment, to all ranks."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +87,26 @@ class Prefetcher:
         self._at = "asking for the first batch"
         self.waiting_for = "the first answer"
         self.paused = False
+        self.settled: dict[str, float] = {}
+        """What the strategy has fixed for the epoch."""
+        self._heads: dict[int, int] = {}
+        self._warned: str | None = None
+        self._asked_at: float | None = None
+        self._made_again = {
+            logging.WARNING: Burst("{} batches are made again"),
+            logging.INFO: Burst("{} batches that were read before are made again"),
+        }
+        self._bad = BadSampleNews(feed.attached, start.epoch)
         self._thread = threading.Thread(target=self._run, name="ddlp-prefetch", daemon=True)
         self._thread.start()
+
+    @property
+    def awaited(self) -> str:
+        """What the next batch waits for: what the last answer said, or what is being done."""
+        asked_at = self._asked_at
+        if asked_at is not None and time.monotonic() - asked_at > _LATE_S:
+            return f"an answer from {self._feed.source}, {self._at}"
+        return self.waiting_for or self._at
 
     def next(self, timeout_s: float) -> TensorBatch | LeftOut | None:
         """The next batch, or None at the end of the epoch; raises queue.Empty after a while."""
@@ -103,11 +117,19 @@ class Prefetcher:
             raise item
         return item
 
+    def take_over(self, batch: TensorBatch) -> TensorBatch:
+        """To be called by the thread that trains, for each batch that it is given."""
+        return self._batches.take_over(batch)
+
     def consumed(self) -> None:
         """The trainer is done with one more batch."""
         with self._progress:
             self._consumed += 1
             self._progress.notify()
+
+    def heads(self, step: int) -> int | None:
+        """How many batches came from the head before a step of all ranks, where that is known."""
+        return self._heads.get(step)
 
     def finish(self, timeout_s: float) -> None:
         """Wait until the end of the epoch is acknowledged; raises when it could not be."""
@@ -158,10 +180,12 @@ class Prefetcher:
                 lambda: self._consumed >= self._received or self._stopping.is_set()
             )
         self._ask(0, 0)
+        self._say_made_again(over=True)
 
     def _ask(self, want: int, wait_s: float) -> Fed:
         self._at = f"asking for step {self._received} of epoch {self._epoch}"
         self._timing.asking()
+        self._asked_at = time.monotonic()
         fed = self._feed.exchange(
             FeedRequest(
                 rank=self._rank,
@@ -174,11 +198,25 @@ class Prefetcher:
                 account=self._accounts.take(),
             )
         )
+        self._asked_at = None
         self._timing.answered(fed.blame_s)
+        self._say_made_again()
         self.paused = fed.state is RunState.PAUSED
         self.waiting_for = "the run is paused" if self.paused else fed.waiting_for or ""
+        self.settled = fed.settled or self.settled
+        for batch in fed.batches:
+            if batch.round_heads is not None:
+                self._heads[batch.step] = batch.round_heads
+        self._forget_heads()
         _check(self._feed.attached, fed, at_end=want == 0)
+        if fed.state is RunState.RUNNING and fed.reason not in (None, self._warned):
+            self._warned = fed.reason
+            log.warning("the run will fail when training comes to it: %s", fed.reason)
         return fed
+
+    def _forget_heads(self) -> None:
+        while (oldest := next(iter(self._heads), self._consumed)) < self._consumed:
+            del self._heads[oldest]
 
     def _read_all(self, batches: list[FedBatch]) -> bool:
         """Read batches up to the first that cannot be; others that are gone are reported too."""
@@ -205,6 +243,7 @@ class Prefetcher:
         self._at = f"reading batch {fed.index} of epoch {self._epoch} from {fed.location}"
         if fed.left_out is not None:
             self._received += 1
+            self._bad.tell(fed)
             self._ready.put(LeftOut(fed.index, fed.from_tail, fed.left_out))
             return True
         try:
@@ -213,6 +252,7 @@ class Prefetcher:
             self._report(fed, error)
             return False
         self._received += 1
+        self._bad.tell(fed)
         self._ready.put(batch)
         return True
 
@@ -230,7 +270,10 @@ class Prefetcher:
         )
 
     def _report(self, fed: FedBatch, error: DamagedBatch) -> None:
-        log.warning("batch %d of %s is made again: %s", fed.index, fed.device, error)
+        line = f"batch {fed.index} of {fed.device} is made again: {error}"
+        # What is gone was read by a trainer that is gone, too: that is how it is after a restart.
+        level = logging.INFO if isinstance(error, MissingBatch) else logging.WARNING
+        self._say(level, self._made_again[level].add(time.monotonic(), line))
         report = Damaged(
             rank=self._rank,
             session=self._feed.attached.session,
@@ -242,11 +285,26 @@ class Prefetcher:
         )
         self._feed.damaged(report)
 
+    def _say_made_again(self, over: bool = False) -> None:
+        for level, burst in self._made_again.items():
+            self._say(level, burst.due(time.monotonic(), over))
+
+    def _say(self, level: int, line: str | None) -> None:
+        if line is not None:
+            log.log(level, "%s", line)
+
 
 def _check(attached: Attached, fed: Fed, at_end: bool) -> None:
     if fed.state is RunState.FAILED:
         raise DdlpError(f"run {attached.name} failed: {fed.reason}")
     if fed.state is RunState.CANCELLED:
-        raise Conflict(f"run {attached.name} was cancelled")
-    if fed.state is RunState.COMPLETED and not at_end and not fed.done:
-        raise Conflict(f"run {attached.name} is completed; make a new one to train again")
+        raise Conflict(
+            f"run {attached.name} was cancelled; start it again as a new run with: ddlp run retry "
+            f"{attached.name} (a state of this one fits it)"
+        )
+    if fed.state in (RunState.COMPLETED, RunState.INCOMPLETE) and not at_end and not fed.done:
+        raise Conflict(
+            f"run {attached.name} is {fed.state}: all its epochs are over; give it more with: ddlp "
+            f"run extend {attached.name} --epochs N, or make another like it with: ddlp run clone "
+            f"{attached.name}"
+        )

@@ -18,6 +18,7 @@ class WorkerProcess:
         self,
         hello: Hello,
         prong: Prong,
+        lifeline: int,
         on_report: Callable[["WorkerProcess", Report], None],
         on_exit: Callable[["WorkerProcess"], None],
     ) -> None:
@@ -32,6 +33,7 @@ class WorkerProcess:
             [sys.executable, "-m", "ddlp.core.local_worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
+            pass_fds=(lifeline,),  # the janitor sees from it whether somebody may still write
             process_group=0,  # an interruption from a terminal is for the trainer
         )
         self._write(hello.model_dump_json())

@@ -29,7 +29,7 @@ def main() -> None:
     PLACE.mkdir(parents=True, exist_ok=True)
     with (
         tempfile.TemporaryDirectory() as scratch,
-        Stack(Settings(home=Path(scratch), port=0)) as stack,
+        Stack(Settings(home=Path(scratch), port=0, csd_devices=1)) as stack,
         Client(stack.url) as client,
         chromium() as browser,
     ):

@@ -36,6 +36,7 @@ from ddlp.server.routes import (
     packings,
     pipelines,
     places,
+    roots,
     runs,
     session,
 )
@@ -69,6 +70,7 @@ def create_api(context: Context) -> FastAPI:
         datasets,
         pipelines,
         places,
+        roots,
         audit,
         demo,
         keys,

@@ -4,32 +4,37 @@ Only the dispatcher's thread touches it. The database holds the truth: the board
 at any moment and is then read back.
 """
 
+import logging
 import uuid
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from ddlp.core.bursts import Burst
 from ddlp.core.energy import PowerModel
 from ddlp.core.errors import Conflict, DdlpError, NotFound
 from ddlp.core.image.arithmetic import same_arithmetic
 from ddlp.core.lifecycle import ACTIVE
-from ddlp.core.messages import Attempt, RoomInfo
+from ddlp.core.messages import Attach, Attempt, RoomInfo
 from ddlp.core.pipeline import ENGINE, Pipeline, PipelineSpec
 from ddlp.core.plan import RunPlan
 from ddlp.core.schedule import Batch, Limits, Replay, RunSchedule, strategy
 from ddlp.core.schedule.strategies import Strategy
+from ddlp.core.sessions import Checkpoint, Joined, Start
 from ddlp.core.settings import Settings
 from ddlp.core.stages import RecentWork
 from ddlp.core.store import StoreAddress
+from ddlp.core.throughput import DeliveryWatch
 from ddlp.core.types import BadPolicy, DeviceKind, Prong, RunState, TailPolicy
 from ddlp.server import certificates, ledger, rollups
 from ddlp.server.device_work import DeviceWork, images_made
 from ddlp.server.energy import Charge, EnergyBook
 from ddlp.server.models import Device, Run
-from ddlp.server.telemetry import Telemetry
+from ddlp.server.telemetry import RATE_S, Telemetry
 from ddlp.server.timeline import Timeline
 from ddlp.server.windows import Windows, batch_bytes
 
@@ -91,6 +96,63 @@ def power_of(row: Device) -> PowerModel:
 
 
 @dataclass
+class TrainerSession:
+    """A process that holds a rank of a run, or held it last."""
+
+    id: uuid.UUID
+    world_size: int
+    heard_at: float
+    host: str = ""
+    place: str = ""
+    """Where its process number means something."""
+    process: int = 0
+    device: str = ""
+    """Where its tensors go; empty where it does not say."""
+    begun: bool = False
+    """Whether it has said how it goes on."""
+    turn: int = 0
+    """How often it has said so."""
+    went: Checkpoint | None = None
+    """Where it went on when it said so last."""
+    left: bool = False
+    """Whether it has said that it ends; it is not heard any more."""
+    since: float = 0.0
+    """When it took its rank."""
+    gone: bool = False
+
+    @classmethod
+    def of(cls, body: Attach, now: float) -> "TrainerSession":
+        """Of a process that takes a rank."""
+        return cls(
+            body.session,
+            body.world_size,
+            now,
+            body.host,
+            body.place,
+            body.process,
+            body.device,
+            since=now,
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """As it is kept; that it was heard of is known anew after a restart."""
+        return {**vars(self), "id": str(self.id), "heard_at": 0.0, "since": 0.0}
+
+    @classmethod
+    def from_json(cls, kept: dict[str, Any], now: float) -> "TrainerSession":
+        """As it was kept; nobody could be heard of while no server was there."""
+        went = kept.get("went")
+        place = None if went is None else (went[0], went[1])
+        known = {"id": uuid.UUID(kept["id"]), "went": place, "heard_at": now, "since": now}
+        return cls(**{**kept, **known})
+
+
+def _made_again() -> dict[int, Burst]:
+    words = "{} batches cannot be read and are made again"
+    return {level: Burst(words) for level in (logging.INFO, logging.WARNING)}
+
+
+@dataclass
 class ActiveRun:
     """A run that is not over."""
 
@@ -113,18 +175,25 @@ class ActiveRun:
     held_up: str | None = None
     """What the database knows of why it rests."""
     telemetry: Telemetry = field(default_factory=Telemetry)
-    trainers: dict[int, float] = field(default_factory=dict)
-    """When each rank was last heard of."""
+    delivery: DeliveryWatch = field(default_factory=DeliveryWatch)
+    left: bool = False
+    """Whether it is paused because its last trainer left."""
+    sessions: dict[int, TrainerSession] = field(default_factory=dict)
+    """Which process holds each rank, or held it last."""
+    sessions_saved: bool = True
+    came_saved: dict[int, Joined] = field(default_factory=dict)
+    """How the sessions came to what they are handed next, as that was last written down."""
+    expected_failure: str | None = None
+    """Why it will fail, should training come to it; as it was last told."""
+    checkpoint_saved: Checkpoint | None = None
     taken_up_at: float | None = None
     """When the reconciler first saw it."""
-    sessions: dict[int, uuid.UUID] = field(default_factory=dict)
-    """Which attachment of each rank is the valid one."""
-    hosts: dict[int, str] = field(default_factory=dict)
-    """Where each rank runs."""
     accounts: dict[int, tuple[uuid.UUID, int]] = field(default_factory=dict)
     """The last account of each rank that was counted."""
     timeline: Timeline = field(default_factory=Timeline)
     work: RecentWork = field(default_factory=RecentWork)
+    made_again: dict[int, Burst] = field(default_factory=_made_again)
+    """What is told of batches that trainers could not read, by the level of the log."""
 
     def is_news(self, rank: int, session: uuid.UUID, number: int) -> bool:
         """Whether a rank's account was not counted yet; from then on it is."""
@@ -133,6 +202,54 @@ class ActiveRun:
             return False
         self.accounts[rank] = session, number
         return True
+
+    def trainers_json(self) -> dict[str, dict[str, Any]]:
+        """Who holds each rank, and how it came to what it is handed next, as that is kept."""
+        found = {}
+        for rank, held in self.sessions.items():
+            who, start, mark = self.schedule.sessions.get(rank, ("", Start.ONWARD, None))
+            came = [start.value, mark] if who == str(held.id) else None
+            found[str(rank)] = {"held": held.as_json(), "came": came}
+        self.came_saved = dict(self.schedule.sessions)
+        self.sessions_saved = True
+        return found
+
+    def read_trainers(self, kept: Mapping[str, dict[str, Any]], now: float) -> None:
+        """Know again who holds each rank."""
+        for rank, entry in ((int(rank), entry) for rank, entry in kept.items()):
+            held = self.sessions[rank] = TrainerSession.from_json(entry["held"], now)
+            if entry["came"] is not None and rank < self.schedule.plan.world_size:
+                start, mark = entry["came"]
+                checkpoint = None if mark is None else (mark[0], mark[1])
+                self.schedule.sessions[rank] = str(held.id), Start(start), checkpoint
+        self.came_saved = dict(self.schedule.sessions)
+
+    def hold(self, rank: int, session: TrainerSession) -> None:
+        """Note who holds a rank."""
+        self.sessions[rank] = session
+        self.sessions_saved = False
+
+    def keep_sessions(self, world_size: int) -> None:
+        """Forget those of another number of ranks."""
+        self.sessions = {r: s for r, s in self.sessions.items() if s.world_size == world_size}
+        self.sessions_saved = False
+
+    @property
+    def heard_at(self) -> float | None:
+        """When a trainer was last heard of."""
+        return max((held.heard_at for held in self.sessions.values()), default=None)
+
+    def delivered_per_s(self, now: float) -> float | None:
+        """Images that its trainers receive a second now; None where that is not measured."""
+        found = self.telemetry.throughput(now)
+        if found is None and self.delivery.waited_s(now) >= RATE_S:
+            return 0.0
+        return found
+
+    def watch_delivery(self, now: float) -> None:
+        """Let the time of its throughput run while it goes on and trainers are there."""
+        present = {rank for rank, held in self.sessions.items() if not held.gone}
+        self.delivery.look(now, self.state is RunState.RUNNING, present)
 
     @property
     def producing(self) -> bool:
@@ -150,6 +267,10 @@ class Board:
     energy: EnergyBook = field(default_factory=EnergyBook)
     made: dict[str, DeviceWork] = field(default_factory=dict)
     """What each device has made, and how much of it lately."""
+    written: list[Callable[[], object]] = field(default_factory=list)
+    """Done once what was changed is in the database, and not where that comes to nothing."""
+    deleted: set[uuid.UUID] = field(default_factory=set)
+    """Runs that were deleted: stores out of reach may still hold batches of them."""
 
     def charge(self, session: Session, charges: Iterable[Charge], now: float) -> None:
         """Add joules that a meter counted to the figures of the runs that they are shared by."""
@@ -170,7 +291,7 @@ class Board:
         self.runs = {}
         for row in session.scalars(active).all():
             try:
-                run = self.add_run(session, row)
+                run = self.add_run(session, row, now)
             except DdlpError as error:  # a package that its pipeline needs is gone, say
                 reason = f"it cannot be taken up again: {error}"
                 ledger.change_state(session, row, RunState.FAILED, now, reason)
@@ -187,7 +308,7 @@ class Board:
         for device in self.devices.values():
             device.last_seen_at += away_s
 
-    def add_run(self, session: Session, row: Run) -> ActiveRun:
+    def add_run(self, session: Session, row: Run, now: float = 0.0) -> ActiveRun:
         """Take a run up, at its beginning or where it was left."""
         if row.id in self.runs:  # the reconciler was quicker
             return self.runs[row.id]
@@ -204,7 +325,9 @@ class Board:
         for device, (prong, pace) in paces.items():
             schedule.fleet.recall(device, prong, pace)
         oldest = min(schedule.epochs, default=schedule.next_epoch)
-        schedule.rank_epoch = [min(oldest, plan.epochs - 1)] * plan.world_size
+        schedule.rank_epoch = [oldest] * plan.world_size
+        if row.checkpoint is not None:
+            schedule.checkpoint = row.checkpoint[0], row.checkpoint[1]
         engines = set(filter(None, row.engines.split(", ")))
         run = ActiveRun(
             id=row.id,
@@ -219,7 +342,10 @@ class Board:
             storage=row.storage,
             reason=row.reason,
             held_up=row.held_up,
+            left=row.left,
+            checkpoint_saved=schedule.checkpoint,
         )
+        run.read_trainers(row.trainers, now)
         self.runs[row.id] = run
         return run
 
@@ -330,6 +456,7 @@ def run_plan(row: Run) -> RunPlan:
         seed=row.seed,
         world_size=row.world_size,
         tail=TailPolicy(row.tail),
+        reshuffle=row.reshuffle,
     )
 
 

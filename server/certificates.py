@@ -1,12 +1,14 @@
 """Certificates of epochs: drawn up from the ledger, sealed once the epoch is over, chained."""
 
 import time
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from ddlp.core.certificate import (
+    FORMAT,
     BadEntry,
     Certificate,
     Entry,
@@ -17,6 +19,8 @@ from ddlp.core.certificate import (
 )
 from ddlp.core.deals import Deals
 from ddlp.core.errors import Conflict, NotFound
+from ddlp.core.plan import Segment
+from ddlp.core.sessions import SessionPart
 from ddlp.core.types import BatchState, EpochState, Prong
 from ddlp.server import ledger
 from ddlp.server.models import BadSample, BatchRow, CertificateRow, Epoch, Run
@@ -81,9 +85,15 @@ def orders(session: Session, run: Run) -> dict[int, Deals]:
         certificate = find(session, run, number)
         first = certificate.segments[0]
         ranks.add(first.world_size)
-        if len(certificate.segments) > 1 or len(ranks) > 1 or isinstance(first.order, list):
+        if (
+            certificate.origin is not None
+            or len(certificate.segments) > 1
+            or len(ranks) > 1
+            or isinstance(first.order, list)
+        ):
             raise Conflict(
-                f"epoch {number} cannot be replayed: its number of ranks changed on the way"
+                f"epoch {number} cannot be replayed: its number of ranks changed on the way, or "
+                "another run began it"
             )
         found[number] = Deals(first.order)
     return found
@@ -101,11 +111,14 @@ def draw_up(session: Session, run: Run, epoch: Epoch, previous: str) -> Certific
     return seal(
         {
             **facts(run),
+            "format": FORMAT,
             "storage": run.storage,
             "epoch": epoch.number,
             "state": epoch.state,
             "strategy": run.strategy,
             "segments": [part.model_dump(mode="json") for part in parts],
+            "origin": epoch.origin,
+            "sessions": _sessions(epoch, segments[-1]),
             "makers": [m.model_dump(mode="json") for m in makers(map(_entry, consumed))],
             "checksums": "".join(row.checksum for row in consumed),
             "bad": _bad(session, run, epoch.number, {row.index for row in consumed}),
@@ -113,6 +126,21 @@ def draw_up(session: Session, run: Run, epoch: Epoch, previous: str) -> Certific
             "previous": previous,
         }
     )
+
+
+def _sessions(epoch: Epoch, last: Segment) -> list[dict[str, Any]]:
+    """Who received the epoch; whoever still receives it has come as far as it said."""
+    dealt = epoch.dealt_head + epoch.dealt_tail
+    found = []
+    for kept in epoch.sessions:
+        part = SessionPart.from_json(kept)
+        if part.last is None:
+            place = last.position + epoch.acknowledged[part.rank] * last.world_size
+            steps = (dealt + last.world_size - 1 - part.rank) // last.world_size
+            handed = last.position + steps * last.world_size
+            part = replace(part, last=place, received=place, handed=handed)
+        found.append(part.as_json())
+    return found
 
 
 def facts(run: Run) -> dict[str, Any]:
@@ -125,6 +153,7 @@ def facts(run: Run) -> dict[str, Any]:
         "samples": run.samples,
         "batch_size": run.batch_size,
         "tail": run.tail,
+        "reshuffle": run.reshuffle,
         "on_bad": run.on_bad,
     }
 
@@ -152,14 +181,19 @@ def _consumed(session: Session, epoch: Epoch) -> list[BatchRow]:
         )
         .order_by(BatchRow.position)
     )
-    last = ledger.segments_of(epoch)[-1]
+    cuts = ledger.segments_of(epoch)
+    first, last = cuts[0].position, cuts[-1]
 
     def is_consumed(row: BatchRow) -> bool:
         assert row.position is not None
         step, rank = divmod(row.position - last.position, last.world_size)
         return row.position < last.position or step < epoch.acknowledged[rank]
 
-    return [row for row in rows if is_consumed(row)]
+    found = [row for row in rows if is_consumed(row)]
+    if epoch.state == EpochState.COMPLETE.value:
+        return found
+    # Ranks may have come differently far: up to where the slowest one stands nothing is missing.
+    return [row for place, row in enumerate(found, first) if row.position == place]
 
 
 def _entry(row: BatchRow) -> Entry:

@@ -1,35 +1,42 @@
 """Datasets: their rows in the database, from the first word of one to its removal."""
 
-import re
 import time
 import uuid
+from collections.abc import Sequence
 from pathlib import Path
 
-from sqlalchemy import delete, exists, select
+from sqlalchemy import ColumnElement, delete, exists, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session, aliased
 
 from ddlp.core.dataset import DatasetIndex
-from ddlp.core.errors import Conflict, InvalidInput, NotAllowed, NotFound
+from ddlp.core.dataset.sources.splits import dataset_name, refuse_splits
+from ddlp.core.errors import Conflict, DdlpError, InvalidInput, NotFound
 from ddlp.core.lifecycle import ACTIVE
 from ddlp.core.messages import (
     DatasetCreate,
     DatasetInfo,
     PackingInfo,
     RejectedInfo,
+    RescanInfo,
     ScanInfo,
 )
 from ddlp.core.settings import Settings
-from ddlp.core.types import DatasetState
-from ddlp.server import pack_folders
+from ddlp.core.types import DatasetState, RunState
+from ddlp.server import pack_folders, roots, versions
 from ddlp.server.ledger import audit
 from ddlp.server.models import Dataset, Run
 from ddlp.server.pack_plan import check_version, pixels_of, plan_of
+from ddlp.server.roots import AllowedFolders
+from ddlp.server.run_names import named
+from ddlp.server.versions import Leftover
 
 
 def add(session: Session, settings: Settings, body: DatasetCreate) -> Dataset:
     """Remember a dataset that is to be scanned; one whose scan failed gives its name away."""
-    root = allowed_path(settings, body.uri)
+    root = allowed_path(roots.allowed(session, settings), body.uri)
+    if not body.as_classes:
+        refuse_splits(root)
     name = body.name or _name_of(root)
     known = session.scalar(select(Dataset).where(Dataset.name == name))
     if known is not None and known.state == DatasetState.FAILED.value:
@@ -43,6 +50,7 @@ def add(session: Session, settings: Settings, body: DatasetCreate) -> Dataset:
         name=name,
         uri=str(root),
         check=body.check,
+        as_classes=body.as_classes,
         state=DatasetState.SCANNING.value,
         index_path=str(settings.home.absolute() / "indexes" / f"{dataset_id}.idx"),
         created_at=time.time(),
@@ -56,34 +64,43 @@ def add(session: Session, settings: Settings, body: DatasetCreate) -> Dataset:
     return row
 
 
-def finish(session: Session, dataset_id: uuid.UUID) -> bool:
-    """Take over what a scan found, unless the dataset was removed meanwhile."""
+def finish(session: Session, dataset_id: uuid.UUID) -> list[Leftover]:
+    """Take over what a scan found; gives the indexes that are not needed where they lie."""
     row = session.get(Dataset, dataset_id)
     if row is None:
-        return False
+        raise NotFound("the dataset was removed while it was scanned")
     index = DatasetIndex(Path(row.index_path))
+    if versions.is_rescan(row.name):
+        return versions.take_over(session, row, index)
     check_version(row, index)
-    row.state = DatasetState.READY.value
-    row.kind, row.version, row.samples = index.kind, index.version, index.samples
-    row.classes, row.total_bytes = list(index.classes), index.total_bytes
-    row.rejected, row.packed_with = index.rejected, index.packing
+    versions.describe(row, index)
     detail = {"samples": row.samples, "rejected": row.rejected}
     audit(session, "dataset.ready", row.name, time.time(), **detail)
-    return True
+    return []
 
 
 def fail(session: Session, dataset_id: uuid.UUID, reason: str) -> None:
     """A scan or a packing came to nothing."""
     row = session.get(Dataset, dataset_id)
-    if row is not None:
+    if row is not None and versions.is_rescan(row.name):
+        versions.give_up(session, row, reason)
+    elif row is not None:
         row.state, row.reason = DatasetState.FAILED.value, reason
         audit(session, "dataset.failed", row.name, time.time(), reason=reason)
 
 
-def remove(session: Session, settings: Settings, name: str, *, only_copy: bool = False) -> Dataset:
-    """Forget a dataset that no run and no packing needs any more.
+def remove(
+    session: Session,
+    settings: Settings,
+    name: str,
+    *,
+    only_copy: bool = False,
+    keep_runs: bool = False,
+) -> Dataset:
+    """Forget a dataset of which there is no run, and that no packing needs any more.
 
-    One whose shards would go, and may be all that there is, only goes where that is accepted.
+    With `keep_runs`, runs that are over do not hold it. One whose shards would go, and may be all
+    that there is, only goes where that is accepted.
     """
     row = find(session, name)
     if not only_copy:
@@ -91,24 +108,46 @@ def remove(session: Session, settings: Settings, name: str, *, only_copy: bool =
     # A run that is made at this moment is either seen below, or finds no dataset: PostgreSQL makes
     # one wait for the other by this lock, SQLite by the one statement that looks and deletes.
     session.execute(select(Dataset.id).where(Dataset.id == row.id).with_for_update())
-    active = [state.value for state in ACTIVE]
-    using = (Run.dataset_id == row.id, Run.state.in_(active))
+    states = ACTIVE if keep_runs else RunState
+    using = (Run.dataset_id == row.id, Run.state.in_([state.value for state in states]))
     made = aliased(Dataset)
     packing = (made.origin_id == row.id, made.state == DatasetState.PACKING.value)
     unused = delete(Dataset).where(
         Dataset.id == row.id, ~exists().where(*using), ~exists().where(*packing)
     )
     if session.execute(unused.returning(Dataset.id)).first() is None:
-        users = [*session.scalars(select(Run.name).where(*using))]
-        makes = session.scalars(select(made.name).where(*packing))
-        users += [f"the packing of {made_of_it}" for made_of_it in makes]
-        if not users:
-            raise NotFound(f"dataset {name} was removed meanwhile; see: ddlp dataset list")
-        raise Conflict(
-            f"dataset {name} is used by {', '.join(users)}; cancel that first, or wait for its end"
-        )
+        makes = [*session.scalars(select(made.name).where(*packing))]
+        raise _still_used(session, name, using, makes)
+    if (scan := versions.under_way(session, row.name)) is not None:
+        session.delete(scan)
     audit(session, "dataset.remove", name, time.time(), uri=row.uri)
     return row
+
+
+def rescan(session: Session, name: str) -> tuple[Dataset, Dataset, bool]:
+    """Return the dataset, the row that is scanned in its place, and whether that is new."""
+    row = find_ready(session, name)
+    return row, *versions.begin(session, row)
+
+
+def _still_used(
+    session: Session, name: str, using: Sequence[ColumnElement[bool]], makes: list[str]
+) -> DdlpError:
+    """Why a dataset cannot be removed now."""
+    runs = session.scalars(select(Run).where(*using).order_by(Run.created_at.desc())).all()
+    active = [run.name for run in runs if RunState(run.state) in ACTIVE]
+    users = active + [f"the packing of {made_of_it}" for made_of_it in makes]
+    if users:
+        return Conflict(
+            f"dataset {name} is used by {named(users)}; cancel that first, or wait for its end"
+        )
+    if runs:
+        return Conflict(
+            f"there are runs of dataset {name}: {named([run.name for run in runs])}; delete them "
+            "first with: ddlp run delete RUN, or keep them, although they cannot be extended or "
+            "trained again then, with: --keep-runs (REST: ?keep_runs=true)"
+        )
+    return NotFound(f"dataset {name} was removed meanwhile; see: ddlp dataset list")
 
 
 def _check_origin_is_known(session: Session, settings: Settings, row: Dataset) -> None:
@@ -121,38 +160,29 @@ def _check_origin_is_known(session: Session, settings: Settings, row: Dataset) -
             f"dataset {row.origin}, of which {row.name} was made, is not registered any more: the "
             f"shards in {row.uri}, which would be removed, may be the only copy; to keep them, "
             f"copy that folder, or make files of them with: ddlp dataset unpack {row.name} --into "
-            "FOLDER; to remove them all the same, say --yes (REST: ?only_copy=true)"
+            "FOLDER; to remove them all the same, say --only-copy (REST: ?only_copy=true)"
         )
 
 
-def allowed_path(settings: Settings, uri: str) -> Path:
-    """The real path of a dataset, if it lies below a folder that the operator allowed."""
+def allowed_path(folders: AllowedFolders, uri: str) -> Path:
+    """The real path of a dataset, if it lies below an allowed folder."""
+    path = roots.resolved(uri)
+    if not folders.hold(path):
+        raise folders.refusal(path)
     try:
-        path = Path(uri).expanduser().resolve()
         there = path.exists()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise InvalidInput(f"{uri!r} is not a path: {error}") from error
-    if not any(path.is_relative_to(root) for root in (*settings.roots, drawn_images(settings))):
-        allowed = ", ".join(str(root) for root in settings.roots)
-        raise NotAllowed(
-            f"{path} is not below a folder that was allowed ({allowed}); "
-            "start the server with: ddlp up --allow FOLDER, or set DDLP_DATASET_ROOTS"
-        )
+    except OSError as error:
+        raise InvalidInput(f"{path} cannot be read: {error.strerror}") from error
     if not there:
         raise InvalidInput(f"{path} does not exist; give a folder, a manifest, tar files or arrays")
     return path
 
 
-def drawn_images(settings: Settings) -> Path:
-    """Where the server draws images of its own, which may always be read."""
-    return (settings.home / "demo-images").resolve()
-
-
-def place_of(settings: Settings, row: Dataset) -> Path:
+def place_of(settings: Settings, folders: AllowedFolders, row: Dataset) -> Path:
     """Where a dataset lies; what was packed here may lie at home too."""
     if row.packing is not None:
-        return pack_folders.allowed(settings, row.uri)
-    return allowed_path(settings, row.uri)
+        return pack_folders.allowed(settings, folders, row.uri)
+    return allowed_path(folders, row.uri)
 
 
 def is_known(session: Session, dataset_id: uuid.UUID) -> bool:
@@ -162,7 +192,7 @@ def is_known(session: Session, dataset_id: uuid.UUID) -> bool:
 
 def find(session: Session, name: str) -> Dataset:
     """A dataset by its name."""
-    row = session.scalar(select(Dataset).where(Dataset.name == name))
+    row = versions.find(session, name)
     if row is None:
         raise NotFound(f"there is no dataset {name}; see: ddlp dataset list")
     return row
@@ -178,9 +208,31 @@ def find_ready(session: Session, name: str) -> Dataset:
     return row
 
 
-def list_all(session: Session) -> list[Dataset]:
-    """All datasets, by name."""
-    return list(session.scalars(select(Dataset).order_by(Dataset.name)))
+def find_version(session: Session, name: str, version: str) -> Dataset:
+    """A dataset that can be used, in the version whose first digits are given."""
+    row = find_ready(session, name)
+    if not row.version.startswith(version):
+        row = versions.of_version(session, name, version) or row
+    if not row.version.startswith(version):
+        raise NotFound(f"dataset {name} has version {row.version[:12]} now, not {version[:12]}")
+    return row
+
+
+def list_all(session: Session, *, every: bool = False) -> list[Dataset]:
+    """All datasets, by name; with `every` also earlier versions."""
+    rows = session.scalars(select(Dataset).order_by(Dataset.name))
+    return [
+        row
+        for row in rows
+        if versions.is_current(row.name) or (every and not versions.is_rescan(row.name))
+    ]
+
+
+def scanning(session: Session) -> list[Dataset]:
+    """What is to be scanned, rescans among it."""
+    return list(
+        session.scalars(select(Dataset).where(Dataset.state == DatasetState.SCANNING.value))
+    )
 
 
 def rejected(row: Dataset, offset: int, limit: int) -> list[RejectedInfo]:
@@ -191,7 +243,10 @@ def rejected(row: Dataset, offset: int, limit: int) -> list[RejectedInfo]:
 
 
 def info(
-    row: Dataset, progress: ScanInfo | None = None, packing: PackingInfo | None = None
+    row: Dataset,
+    progress: ScanInfo | None = None,
+    packing: PackingInfo | None = None,
+    rescan: RescanInfo | None = None,
 ) -> DatasetInfo:
     """What the outside sees of a dataset; `progress` is given while it is scanned."""
     lossy, pixels = pixels_of(row)
@@ -209,8 +264,11 @@ def info(
         classes=row.classes,
         total_bytes=row.total_bytes,
         rejected=row.rejected,
+        notes=row.notes,
+        as_classes=row.as_classes,
         progress=progress or whole,
         packing=packing,
+        rescan=rescan,
         lossy=lossy,
         pixels=pixels,
         created_at=row.created_at,
@@ -222,8 +280,7 @@ def _taken(name: str) -> Conflict:
 
 
 def _name_of(root: Path) -> str:
-    stem = root.name if root.is_dir() else root.name.split(".")[0]
-    name = re.sub(r"[^A-Za-z0-9._-]+", "-", stem).strip("-._")[:64]
+    name = dataset_name(root)
     if not name:
         raise InvalidInput(f"no name can be made from {root}; give one with --name")
     return name

@@ -27,12 +27,13 @@ from ddlp.core.messages import DatasetCreate, PipelineCreate, RunCreate
 from ddlp.core.messages.demo import DemoCreate, DemoInfo, DemoState
 from ddlp.core.settings import LOOPBACK, Settings
 from ddlp.core.types import DatasetState
-from ddlp.server import datasets, devices, pipelines, run_names, runs
+from ddlp.server import datasets, devices, pipelines, roots, run_names, runs
 from ddlp.server.database import Database
 from ddlp.server.dispatcher import Dispatcher
 from ddlp.server.ledger import audit
 from ddlp.server.models import Dataset
 from ddlp.server.scanner import Scanner
+from ddlp.server.versions import is_current
 
 _DATASET = "shapes"
 _RUN = "demo"
@@ -113,7 +114,7 @@ class Demo:
 
     def _draw(self, images: int) -> Path:
         """The folder of images, drawn where they are not there yet."""
-        folder = datasets.drawn_images(self._settings) / f"{_DATASET}-{images}"
+        folder = roots.drawn_images(self._settings) / f"{_DATASET}-{images}"
         try:
             folder.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -154,9 +155,9 @@ class Demo:
         usable = [DatasetState.READY.value, DatasetState.SCANNING.value]
         here = (Dataset.uri == str(folder.resolve()), Dataset.state.in_(usable))
         with self._database.session() as session:
-            known = session.scalar(select(Dataset).where(*here))
-            if known is not None:
-                return known
+            for known in session.scalars(select(Dataset).where(*here)):
+                if is_current(known.name):
+                    return known
             taken = session.scalar(select(Dataset.id).where(Dataset.name == _DATASET)) is not None
             body = DatasetCreate(uri=str(folder), name=folder.name if taken else _DATASET)
             row = datasets.add(session, self._settings, body)

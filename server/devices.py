@@ -19,6 +19,9 @@ from ddlp.server.energy import Drive
 from ddlp.server.ledger import audit
 from ddlp.server.models import Device, Run
 
+_STRANGE_S = 86_400.0
+"""What another server's run may leave untouched for so long is removed."""
+
 
 def register(board: Board, session: Session, body: DeviceRegister, now: float) -> None:
     """Take a device in, or an earlier one under the same name back."""
@@ -103,18 +106,19 @@ def _over(board: Board, session: Session, stored: Mapping[uuid.UUID, float]) -> 
     """Which runs have no use for what lies in a store.
 
     One that is not known here may be another server's; it is only removed once nothing of it has
-    changed for as long as a run may be without a trainer.
+    changed for a day.
     """
-    asked = [run_id for run_id in stored if run_id not in board.runs]
+    known = board.runs.keys() | board.deleted
+    deleted = [run_id for run_id in stored if run_id in board.deleted]
+    asked = [run_id for run_id in stored if run_id not in known]
     if not asked:
-        return []
+        return deleted
     rows = session.execute(select(Run.id, Run.state).where(Run.id.in_(asked))).all()
     states = {run_id: RunState(state) for run_id, state in rows}
-    old_s = board.settings.abandon_after_s
-    return [
+    return deleted + [
         run_id
         for run_id in asked
-        if states.get(run_id) in TERMINAL or (run_id not in states and stored[run_id] > old_s)
+        if states.get(run_id) in TERMINAL or (run_id not in states and stored[run_id] > _STRANGE_S)
     ]
 
 

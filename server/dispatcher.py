@@ -23,12 +23,14 @@ from ddlp.core.errors import DdlpError, Unavailable
 from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.messages import Fed, FeedRequest, Lease
 from ddlp.core.schedule import Grant
-from ddlp.core.types import EpochState, Prong, RunState, Spending
-from ddlp.server import files, identity, ledger, reconciler, rollups, serving
+from ddlp.core.types import EpochState, Prong, RunState
+from ddlp.server import files, identity, ledger, reconciler, rollups, serving, sessions
 from ddlp.server.board import ActiveRun, Board
 from ddlp.server.database import Database
 from ddlp.server.identity import Identity
 from ddlp.server.models import Run
+from ddlp.server.remainder import samples_left
+from ddlp.server.serving import Hungry
 
 _TICK_S = 0.1
 _GROUP = 512
@@ -50,26 +52,6 @@ class _Call:
     deferred: bool = False
     asked_by: Identity | None = field(default_factory=identity.current)
     """Whose key is behind it: known where the call is made, needed in the thread."""
-
-
-@dataclass
-class _Hungry:
-    """A rank that waits for batches."""
-
-    run_id: uuid.UUID
-    request: FeedRequest
-    until: float
-    answer: "Future[Fed]"
-    looked_at: float
-    shares: dict[Spending, float] = field(default_factory=dict)
-    """What it waited for when it was looked at last."""
-    blame_s: dict[Spending, float] = field(default_factory=dict)
-
-    def look(self, now: float, shares: dict[Spending, float]) -> None:
-        """Lay what has passed to what it waited for, and note what it waits for now."""
-        for what, share in self.shares.items():
-            self.blame_s[what] = self.blame_s.get(what, 0.0) + share * (now - self.looked_at)
-        self.looked_at, self.shares = now, shares
 
 
 class _BadCallError(Exception):
@@ -104,7 +86,7 @@ class Dispatcher:
         self._clock = clock or steady_clock(database.now())
         self._reconciled_at = 0.0
         self._calls: queue.Queue[_Call | None] = queue.Queue()
-        self._hungry: list[_Hungry] = []
+        self._hungry: list[Hungry] = []
         self._again: list[_Call] = []
         self._clear: list[Callable[[], None]] = []
         """What can be removed from the stores once the group is written."""
@@ -145,10 +127,10 @@ class Dispatcher:
 
         def enter(board: Board, session: Session, now: float) -> None:
             run = board.run(run_id)
-            serving.acknowledge(board, run, request, now)
+            serving.acknowledge(board, session, run, request, now)
             if run.state is RunState.CREATED:
                 self._change(session, run, RunState.RUNNING, now)
-            self._hungry.append(_Hungry(run_id, request, now + request.wait_s, answer, now))
+            self._hungry.append(Hungry(run_id, request, now + request.wait_s, answer, now))
 
         self._calls.put(_Call(enter, answer, deferred=True))
         return answer
@@ -178,6 +160,9 @@ class Dispatcher:
                 log.exception("a group could not be written; reading the board again")
                 self._give_up(calls, error)
             else:
+                for action in self._board.written:
+                    action()
+                self._board.written = []
                 for answer, result in resolve:
                     _settle(answer, result)
                 for clear in self._clear:
@@ -234,10 +219,11 @@ class Dispatcher:
     def _serve(self, now: float) -> list[tuple["Future[Any]", Any]]:
         """Answer the ranks that can be answered; the others go on waiting."""
         served: list[tuple[Future[Any], Any]] = []
-        still: list[_Hungry] = []
+        still: list[Hungry] = []
         for hungry in self._hungry:
             try:
                 run = self._board.run(hungry.run_id)
+                hungry.check(run)
                 fed = serving.fetch(self._board, run, hungry.request, now)
             except DdlpError as error:
                 served.append((hungry.answer, error))
@@ -263,13 +249,16 @@ class Dispatcher:
         leases: list[tuple[Prong, list[Lease]]] = []
         for run in [run for run in self._board.runs.values() if run.state not in TERMINAL]:
             self._board.set_devices(run)
+            sessions.note_silent(self._board, session, run, now)
+            run.watch_delivery(now)
+            serving.tell_made_again(run, now)
             run.schedule.expire(now)
             if run.producing:
                 leases += _messages(run, run.schedule.top_up(now))
             if run.schedule.doom is not None:
                 self._change(session, run, RunState.FAILED, now, run.schedule.doom)
             elif run.schedule.finished:
-                self._change(session, run, RunState.COMPLETED, now)
+                self._change(session, run, *_ending(session, run, now))
         return leases
 
     def _change(
@@ -282,7 +271,7 @@ class Dispatcher:
     ) -> None:
         row = session.get_one(Run, run.id)
         ledger.change_state(session, row, wanted, now, reason)
-        run.state, run.reason = wanted, reason
+        run.state, run.reason, run.left = wanted, reason, False
 
     def _save(self, session: Session, now: float) -> None:
         for run in list(self._board.runs.values()):
@@ -297,6 +286,7 @@ class Dispatcher:
                 if epoch.state is EpochState.ABANDONED:
                     self._clear.append(partial(files.remove_batches, self._board, run.id, epoch))
             if over:
+                serving.tell_made_again(run, now, over=True)
                 rollups.save_trace(session, run.id, run.timeline.pack(now))
                 ledger.drop_open_epochs(session, run.id, now)
                 self._clear.append(partial(files.remove_run, self._board, run.id))
@@ -309,6 +299,16 @@ class Dispatcher:
         if held_up != run.held_up:
             ledger.change_held_up(session, session.get_one(Run, run.id), held_up, now)
             run.held_up = held_up
+        if schedule.expected_failure != run.expected_failure:
+            run.expected_failure = schedule.expected_failure
+            if run.expected_failure is not None and run.state not in TERMINAL:
+                reason = run.expected_failure
+                ledger.audit(session, "run.will_fail", run.name, now, reason=reason)
+        if not run.sessions_saved or run.came_saved != schedule.sessions:
+            session.get_one(Run, run.id).trainers = run.trainers_json()
+        if schedule.checkpoint != run.checkpoint_saved:
+            run.checkpoint_saved = schedule.checkpoint
+            session.get_one(Run, run.id).checkpoint = list(schedule.checkpoint or ()) or None
         if len(run.engines) > run.engines_saved:
             session.get_one(Run, run.id).engines = ", ".join(sorted(run.engines))
             run.engines_saved = len(run.engines)
@@ -334,7 +334,7 @@ class Dispatcher:
 
     def _reload(self) -> None:
         """Read the board back, as soon as that works."""
-        self._clear = []
+        self._clear, self._board.written = [], []
         while not self._stopping.is_set():
             try:
                 self._load()
@@ -347,6 +347,23 @@ class Dispatcher:
     def _load(self) -> None:
         with self._database.session() as session:
             self._board.load(session, self._clock())
+
+
+def _ending(session: Session, run: ActiveRun, now: float) -> tuple[RunState, float, str | None]:
+    """Whether a run whose epochs are all over was completed."""
+    plan = run.schedule.plan
+    complete, first = ledger.complete_epochs(session, run.id)
+    complete += sum(e.state is EpochState.COMPLETE for e in run.schedule.epochs.values())
+    firsts = [e.origin.first_epoch for e in run.schedule.epochs.values() if e.origin is not None]
+    wanted = (plan.epochs or 0) - max([first, *firsts])
+    if complete >= wanted:
+        return RunState.COMPLETED, now, None
+    left = samples_left(session, session.get_one(Run, run.id), run.schedule.epochs)
+    reason = (
+        f"{complete} of {wanted} epochs were delivered to their end; "
+        f"{left:,} samples of the others were left"
+    )
+    return RunState.INCOMPLETE, now, reason
 
 
 def _messages(run: ActiveRun, granted: list[Grant]) -> list[tuple[Prong, list[Lease]]]:

@@ -9,7 +9,7 @@ import tempfile
 import uuid
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, BinaryIO, cast
 
@@ -29,9 +29,10 @@ from ddlp.core.tables import (
     write_parquet,
 )
 from ddlp.server.database import Database
+from ddlp.server.figures import finest_period
 from ddlp.server.models import BadSample, Base, BatchRow, Epoch, Rollup, RunRead
+from ddlp.server.telemetry import PERIODS_S
 
-PERIODS_S = (1, 10, 60)
 _PAGE_ROWS = 2000
 _CHUNK_BYTES = 1 << 20
 _KINDS: tuple[Kind, ...] = (int, float, str, bool)
@@ -134,7 +135,7 @@ def table(database: Database, wanted: Export) -> Table:
 def _rows(database: Database, source: _Source, wanted: Export) -> Iterator[Row]:
     """All rows, page after page: each begins after the last row of the one before."""
     width, keys = len(source.columns), source.keys
-    query = _query(source, wanted)
+    query = _query(source, _of_one_period(database, wanted))
     after: Sequence[Any] | None = None
     while True:
         page = query if after is None else query.where(tuple_(*keys) > tuple_(*after))
@@ -144,6 +145,14 @@ def _rows(database: Database, source: _Source, wanted: Export) -> Iterator[Row]:
         if len(rows) < _PAGE_ROWS:
             return
         after = rows[-1][width:]
+
+
+def _of_one_period(database: Database, wanted: Export) -> Export:
+    """The same; a series is of one period, since each holds all that the others do."""
+    if wanted.what is not What.SERIES or wanted.period_s is not None:
+        return wanted
+    with database.session() as session:
+        return replace(wanted, period_s=finest_period(session, wanted.run_id))
 
 
 def _query(source: _Source, wanted: Export) -> Select[Any]:

@@ -18,6 +18,9 @@ class Figures:
 
     batches: Mapped[int] = _sum(int)
     images: Mapped[int] = _sum(int)
+    measured_images: Mapped[int] = _sum(int)
+    measured_s: Mapped[float] = _sum()
+    """Of trainers: what they received in measured time, as `core/throughput.py` defines it."""
     nbytes: Mapped[int] = _sum(int)
     fetched_bytes: Mapped[int] = _sum(int)
     busy_s: Mapped[float] = _sum()
@@ -72,6 +75,7 @@ class Tally(Figures, Base):
     """-1 for what was added up before epochs were told apart."""
     source: Mapped[str] = mapped_column(String(16), primary_key=True)
     device: Mapped[str] = mapped_column(String(255), primary_key=True)
+    """Of trainers: the prong that made what they received."""
     first_at: Mapped[int]
     last_at: Mapped[int]
     peak_bytes: Mapped[int] = _sum(int)

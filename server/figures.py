@@ -1,5 +1,6 @@
 """What the figures of runs come to: totals by source, rates, joules, and series over time."""
 
+import sys
 import uuid
 from collections import defaultdict
 from collections.abc import Sequence
@@ -10,9 +11,10 @@ from sqlalchemy import ColumnElement, func, select
 from sqlalchemy.orm import Session
 
 from ddlp.core.messages import EnergyInfo, ReadInfo
+from ddlp.core.throughput import images_per_s
 from ddlp.core.types import Prong, Provenance, ReadPath, Spending
 from ddlp.server.models import Rollup, RunRead, Tally
-from ddlp.server.telemetry import SUMS, Bucket
+from ddlp.server.telemetry import PERIODS_S, SUMS, TRAINER, Bucket
 
 PRONGS = [prong.value for prong in Prong]
 APART = "idle"
@@ -53,9 +55,9 @@ class Total:
         return self.bucket.emulated
 
     @property
-    def images_per_s(self) -> float | None:
-        """The mean rate over the span; None when nothing was made."""
-        return self.images / self.span_s if self.images else None
+    def throughput(self) -> float | None:
+        """What trainers received a second, of their total; None where it was not measured."""
+        return images_per_s(self.bucket.measured_images, self.bucket.measured_s)
 
     @property
     def wait_share(self) -> float | None:
@@ -84,6 +86,21 @@ def totals(session: Session, run_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, To
     found: dict[uuid.UUID, Totals] = defaultdict(lambda: defaultdict(Total))
     for row in _summed(session, Tally.run_id.in_(run_ids), Tally.run_id):
         found[row.key][row.source].add(row.bucket, row.first_at, row.last_at)
+    return found
+
+
+def measured_images(
+    session: Session, run_ids: Sequence[uuid.UUID]
+) -> dict[uuid.UUID, dict[str, int]]:
+    """What trainers received in measured time, by run and by the prong that made it."""
+    found: dict[uuid.UUID, dict[str, int]] = defaultdict(dict)
+    query = (
+        select(Tally.run_id, Tally.device, func.sum(Tally.measured_images))
+        .where(Tally.run_id.in_(run_ids), Tally.source == TRAINER, Tally.device.in_(PRONGS))
+        .group_by(Tally.run_id, Tally.device)
+    )
+    for run_id, prong, images in session.execute(query):
+        found[run_id][prong] = int(images)
     return found
 
 
@@ -265,6 +282,12 @@ def _bounds(session: Session, run_id: uuid.UUID) -> dict[int, tuple[int, int]]:
     query = select(Rollup.period_s, func.min(Rollup.at), func.max(Rollup.at))
     rows = session.execute(query.where(Rollup.run_id == run_id).group_by(Rollup.period_s))
     return {int(period_s): (int(first), int(last)) for period_s, first, last in rows}
+
+
+def finest_period(session: Session, run_id: uuid.UUID) -> int:
+    """The shortest period that there are figures of from the run's beginning on."""
+    bounds = _bounds(session, run_id)
+    return _period_s(bounds, sys.maxsize) if bounds else min(PERIODS_S)
 
 
 def _period_s(bounds: dict[int, tuple[int, int]], points: int) -> int:

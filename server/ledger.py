@@ -3,7 +3,7 @@
 import uuid
 from collections import Counter
 from collections.abc import Set
-from dataclasses import asdict, fields
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
@@ -16,7 +16,9 @@ from ddlp.core.plan import Segment
 from ddlp.core.schedule import Batch, Changes, EpochSchedule, Pace
 from ddlp.core.schedule.fleet import Member
 from ddlp.core.schedule.frontier import Frontier
-from ddlp.core.types import BatchState, End, EpochState, Prong, RunState, TailPolicy
+from ddlp.core.sessions import SessionPart
+from ddlp.core.takeover import Origin, segment_from, segment_json
+from ddlp.core.types import BatchState, End, EpochState, Prong, RunState
 from ddlp.server import quarantine
 from ddlp.server.database import insert_of
 from ddlp.server.identity import actor
@@ -36,21 +38,52 @@ _BATCH_FIELDS = [field.name for field in fields(Batch) if field.metadata.get("ke
 def save_changes(session: Session, run_id: uuid.UUID, changes: Changes, now: float) -> None:
     """Remember batches, their bad samples, and epochs that changed."""
     _upsert(session, BatchRow, [_batch_values(run_id, b) for b in changes.batches])
-    quarantine.save(session, run_id, changes.mishaps)
-    _upsert(session, Epoch, [_epoch_values(run_id, e, now) for e in changes.epochs], {"started_at"})
+    for growth in quarantine.save(session, run_id, changes.mishaps):
+        _tell_of_bad_samples(session, run_id, growth, now)
+    kept = {"started_at", "origin", "sessions"}
+    _upsert(session, Epoch, [_epoch_values(run_id, e, now) for e in changes.epochs], kept)
+    for epoch in changes.epochs:
+        if epoch.parts_changed:
+            _save_sessions(session, run_id, epoch)
+
+
+def _tell_of_bad_samples(
+    session: Session, run_id: uuid.UUID, growth: quarantine.Growth, now: float
+) -> None:
+    mishap = growth.last
+    detail = {"epoch": growth.epoch, "count": growth.count, "done": mishap.action}
+    detail |= {"name": mishap.name, "reason": mishap.reason}
+    audit(session, "run.bad_samples", session.get_one(Run, run_id).name, now, **detail)
+
+
+def _save_sessions(session: Session, run_id: uuid.UUID, epoch: EpochSchedule) -> None:
+    """Remember who received an epoch, and who began it: that changes seldom and may be long."""
+    session.execute(
+        update(Epoch)
+        .where(Epoch.run_id == run_id, Epoch.number == epoch.number)
+        .values(
+            sessions=[part.as_json() for part in epoch.parts],
+            origin=None if epoch.origin is None else epoch.origin.as_json(),
+        )
+    )
+    epoch.parts_changed = False
 
 
 def change_state(
-    session: Session, run: Run, wanted: RunState, now: float, reason: str | None = None
+    session: Session,
+    run: Run,
+    wanted: RunState,
+    now: float,
+    reason: str | None = None,
+    left: bool = False,
 ) -> None:
-    """The one place where a run's state changes."""
-    check_change(run.name, RunState(run.state), wanted)
+    """The one place where a run's state changes; `left`: because its last trainer left."""
+    check_change(run.name, RunState(run.state), wanted, run.left)
     was, run.state = run.state, wanted.value
-    run.reason = reason
+    run.reason, run.left = reason, left
     if wanted is RunState.RUNNING and run.started_at is None:
         run.started_at = now
-    if wanted in TERMINAL:
-        run.ended_at = now
+    run.ended_at = now if wanted in TERMINAL else None
     audit(session, f"run.{wanted.value}", run.name, now, was=was, reason=reason)
 
 
@@ -182,6 +215,16 @@ def load_paces(session: Session, run: Run) -> dict[str, tuple[Prong, Pace]]:
     return {row.device: (Prong(row.prong), Pace(row.batches, row.sample_s)) for row in rows}
 
 
+def complete_epochs(session: Session, run_id: uuid.UUID) -> tuple[int, int]:
+    """How many epochs are closed and complete, and the first one that the run delivers itself."""
+    query = select(Epoch.origin).where(
+        Epoch.run_id == run_id, Epoch.state == EpochState.COMPLETE.value
+    )
+    origins = list(session.scalars(query))
+    firsts = [Origin.from_json(kept).first_epoch for kept in origins if kept is not None]
+    return len(origins), max(firsts, default=0)
+
+
 def over_runs(session: Session) -> list[uuid.UUID]:
     """The runs that have ended."""
     ended = [state.value for state in TERMINAL]
@@ -203,21 +246,28 @@ def drop_open_epochs(session: Session, run_id: uuid.UUID, now: float) -> None:
     )
 
 
+def is_begun(batches: int, consumed: int, dealt_head: int, dealt_tail: int) -> bool:
+    """Whether any batches of an epoch were handed to a trainer, or there are none."""
+    return not batches or consumed + dealt_head + dealt_tail > 0
+
+
 def segments_of(row: Epoch) -> list[Segment]:
     """The segments of an epoch."""
-    return [Segment(**{**cut, "tail": TailPolicy(cut["tail"])}) for cut in row.segments]
+    return [segment_from(cut) for cut in row.segments]
 
 
 def _load_epoch(session: Session, run: Run, row: Epoch) -> EpochSchedule:
     epoch = EpochSchedule(
         number=row.number,
         segments=segments_of(row),
-        frontier=Frontier(row.head, row.tail),
+        frontier=Frontier(row.head, row.tail, row.short, segments_of(row)[-1].last),
         dealt=Counter({End.HEAD: row.dealt_head, End.TAIL: row.dealt_tail}),
         settled=dict(row.settled),
         state=EpochState(row.state),
         acknowledged=list(row.acknowledged),
         made_by=Counter({Prong.CPU: row.made_cpu, Prong.CSD: row.made_csd}),
+        origin=None if row.origin is None else Origin.from_json(row.origin),
+        parts=[SessionPart.from_json(part) for part in row.sessions],
     )
     mine = (BatchRow.run_id == run.id, BatchRow.epoch == row.number)
     first = epoch.place(0, min(epoch.acknowledged, default=0))
@@ -225,6 +275,7 @@ def _load_epoch(session: Session, run: Run, row: Epoch) -> EpochSchedule:
     found = [
         _batch_from(entry) for entry in session.scalars(select(BatchRow).where(*mine, open_ones))
     ]
+    epoch.remember_deals(batch for batch in found if batch.position is not None)
     consumed = {b.index for b in found if b.position is not None and epoch.is_consumed(b.position)}
     epoch.restore(batch for batch in found if batch.index not in consumed)
     counts = (
@@ -265,7 +316,8 @@ def _epoch_values(run_id: uuid.UUID, epoch: EpochSchedule, now: float) -> dict[s
         "batches": epoch.batches,
         "head": epoch.frontier.head,
         "tail": epoch.frontier.tail,
-        "segments": [asdict(segment) for segment in epoch.segments],
+        "short": epoch.frontier.short,
+        "segments": [segment_json(segment) for segment in epoch.segments],
         "dealt_head": epoch.dealt[End.HEAD],
         "dealt_tail": epoch.dealt[End.TAIL],
         "acknowledged": list(epoch.acknowledged),
@@ -274,6 +326,8 @@ def _epoch_values(run_id: uuid.UUID, epoch: EpochSchedule, now: float) -> dict[s
         "made_csd": epoch.made_by[Prong.CSD],
         "consumed": epoch.consumed,
         "consumed_csd": epoch.consumed_of[Prong.CSD],
+        "origin": None if epoch.origin is None else epoch.origin.as_json(),
+        "sessions": [],
         "started_at": now,
         "ended_at": None if epoch.state is EpochState.OPEN else now,
     }

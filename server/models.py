@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, Index, String, Text, UniqueConstraint
+from sqlalchemy import JSON, ForeignKey, Index, String, Text, UniqueConstraint, false, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ddlp.server.figure_models import HostEnergy, Rollup, RunRead, RunTrace, Tally
@@ -18,6 +18,7 @@ __all__ = [
     "Calibration",
     "CertificateRow",
     "Dataset",
+    "DatasetRoot",
     "Device",
     "Epoch",
     "HostEnergy",
@@ -36,7 +37,8 @@ class Dataset(Base):
     __tablename__ = "datasets"
 
     id: Mapped[uuid.UUID] = mapped_column(primary_key=True, default=uuid.uuid4)
-    name: Mapped[str] = mapped_column(String(64), unique=True)
+    name: Mapped[str] = mapped_column(String(80), unique=True)
+    """`NAME`; of an earlier version `NAME@VERSION`: `server/versions.py`."""
     uri: Mapped[str] = mapped_column(Text)
     check: Mapped[str] = mapped_column(String(8))
     state: Mapped[str] = mapped_column(String(16))
@@ -48,7 +50,13 @@ class Dataset(Base):
     total_bytes: Mapped[int] = mapped_column(default=0)
     rejected: Mapped[int] = mapped_column(default=0)
     index_path: Mapped[str] = mapped_column(Text)
-    origin: Mapped[str | None] = mapped_column(String(64))
+    rescan: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """What came of the last rescan, or that one is under way."""
+    notes: Mapped[list[str]] = mapped_column(JSON, default=list, server_default="[]")
+    """What the scan left out, or took in an unusual way."""
+    as_classes: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """Whether names like those of splits or of several labels are the names of classes."""
+    origin: Mapped[str | None] = mapped_column(String(80))
     """The dataset that this one is packed from, by its name then; it may be gone since."""
     origin_id: Mapped[uuid.UUID | None] = mapped_column(index=True)
     packing: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
@@ -56,6 +64,16 @@ class Dataset(Base):
     packed_with: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
     """The options that its shards name, wherever they were packed."""
     created_at: Mapped[float]
+
+
+class DatasetRoot(Base):
+    """A folder below which datasets may be read, added while the server ran."""
+
+    __tablename__ = "dataset_roots"
+
+    path: Mapped[str] = mapped_column(Text, primary_key=True)
+    added_at: Mapped[float]
+    added_by: Mapped[str] = mapped_column(String(64))
 
 
 class PipelineRow(Base):
@@ -115,7 +133,8 @@ class Run(Base):
     engines: Mapped[str] = mapped_column(Text, default="")
     samples: Mapped[int]
     batch_size: Mapped[int]
-    epochs: Mapped[int]
+    epochs: Mapped[int | None]
+    """None where training decides how many there are."""
     seed: Mapped[int]
     strategy: Mapped[str] = mapped_column(String(32))
     reorder_window: Mapped[int | None]
@@ -127,6 +146,9 @@ class Run(Base):
     cpu_store_bytes: Mapped[int | None]
     csd_store_bytes: Mapped[int | None]
     world_size: Mapped[int]
+    fixed_ranks: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """Whether the world size was chosen when it was created; else the first trainers decide."""
+    reshuffle: Mapped[bool] = mapped_column(default=True, server_default=true())
     tail: Mapped[str] = mapped_column(String(16), default="short", server_default="short")
     tokens: Mapped[int] = mapped_column(default=1, server_default="1")
     on_bad: Mapped[str] = mapped_column(String(16))
@@ -134,6 +156,12 @@ class Run(Base):
     state: Mapped[str] = mapped_column(String(16), index=True)
     reason: Mapped[str | None] = mapped_column(Text)
     held_up: Mapped[str | None] = mapped_column(Text)
+    left: Mapped[bool] = mapped_column(default=False, server_default=false())
+    """Whether it is paused because its last trainer left: it goes on when one comes back."""
+    trainers: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict, server_default="{}")
+    """The session that holds each rank: `server/sessions.py`."""
+    checkpoint: Mapped[list[int] | None] = mapped_column(JSON(none_as_null=True))
+    """The last state that is known to have been taken: its epoch and position."""
     created_at: Mapped[float] = mapped_column(index=True)
     started_at: Mapped[float | None]
     ended_at: Mapped[float | None]
@@ -152,6 +180,8 @@ class Epoch(Base):
     batches: Mapped[int]
     head: Mapped[int]
     tail: Mapped[int]
+    short: Mapped[int] = mapped_column(default=0, server_default="0")
+    """The first of the short batches that nobody has been given."""
     segments: Mapped[list[dict[str, Any]]] = mapped_column(JSON)
     dealt_head: Mapped[int]
     dealt_tail: Mapped[int]
@@ -161,6 +191,10 @@ class Epoch(Base):
     made_csd: Mapped[int]
     consumed: Mapped[int]
     consumed_csd: Mapped[int] = mapped_column(default=0, server_default="0")
+    origin: Mapped[dict[str, Any] | None] = mapped_column(JSON(none_as_null=True))
+    """Where the run took over from another one, in this epoch or at its end."""
+    sessions: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list, server_default="[]")
+    """Which training session received what."""
     started_at: Mapped[float]
     ended_at: Mapped[float | None]
 

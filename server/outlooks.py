@@ -16,6 +16,7 @@ from ddlp.core.pipeline import ENGINE, Pipeline
 from ddlp.core.plan import RunPlan
 from ddlp.core.schedule import CHOICES, STRATEGIES
 from ddlp.core.settings import Settings
+from ddlp.core.throughput import images_per_s
 from ddlp.core.types import Prong, Provenance, Spending
 from ddlp.server import devices, figures
 from ddlp.server.models import Calibration, Dataset, Device, Run
@@ -24,8 +25,6 @@ from ddlp.server.telemetry import TRAINER
 from ddlp.server.windows import LIMITS, Windows
 
 _HERE = "this dataset and pipeline"
-_LEAST_S = 1.0
-"""A trainer's own rate is believed once it has trained for so long."""
 _LOOKED_AT = 5
 """Runs that are looked at for it, the newest first."""
 
@@ -56,7 +55,7 @@ def forecast(
     outlook = Outlook(
         batches=plan.batches,
         images=plan.samples + plan.whole.repeated() - plan.whole.dropped(),
-        epochs=plan.epochs,
+        epochs=plan.epochs or 1,
         prongs=outlook_prongs(paces, STRATEGIES[case.body.strategy].prongs),
         trainer_per_s=trainer.images_per_s * plan.world_size if trainer else None,
     )
@@ -207,9 +206,9 @@ def trainer_rate(session: Session, dataset: Dataset, pipeline_hash: str) -> Trai
     totals = figures.totals(session, [row.id for row in rows])
     for row in rows:
         spent = totals[row.id][TRAINER].bucket
-        training_s = spent.spent_s[Spending.TRAINING]
-        if training_s >= _LEAST_S and spent.images:
-            return TrainerRate(spent.images / training_s, row.name)
+        rate = images_per_s(spent.images, spent.spent_s[Spending.TRAINING])
+        if rate:
+            return TrainerRate(rate, row.name)
     return None
 
 

@@ -13,14 +13,16 @@ from pathlib import Path
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from ddlp.core.errors import Conflict, InvalidInput, NotAllowed
+from ddlp.core.errors import Conflict, InvalidInput
 from ddlp.core.filesystem import free_bytes
 from ddlp.core.messages import PACK_MARK
 from ddlp.core.records import shard_name
 from ddlp.core.settings import Settings
 from ddlp.core.units import size
+from ddlp.server import roots
 from ddlp.server.models import Dataset
 from ddlp.server.pack_plan import PackPlan, plan_of
+from ddlp.server.roots import AllowedFolders
 
 _ENDING = ".ddlp"
 _SPARE = 1.02
@@ -32,12 +34,12 @@ def own_root(settings: Settings) -> Path:
     return (settings.home / "packed").resolve()
 
 
-def choose(settings: Settings, name: str, into: str | None) -> Path:
+def choose(settings: Settings, folders: AllowedFolders, name: str, into: str | None) -> Path:
     """The real path of the folder that is meant, if shards may be written there."""
     usual = own_root(settings) / name
     if into is None:
         return usual
-    folder = allowed(settings, into)
+    folder = allowed(settings, folders, into)
     for own in (settings.home.resolve(), own_root(settings)):
         if folder != usual and _overlap(folder, own):
             raise InvalidInput(
@@ -47,19 +49,11 @@ def choose(settings: Settings, name: str, into: str | None) -> Path:
     return folder
 
 
-def allowed(settings: Settings, into: str) -> Path:
-    """A folder, there or not, below one that the operator allowed, or one of the server's own."""
-    try:
-        folder = Path(into).expanduser().resolve()
-    except (OSError, RuntimeError, ValueError) as error:
-        raise InvalidInput(f"{into!r} is not a path: {error}") from error
-    roots = [*settings.roots, own_root(settings)]
-    if not any(folder.is_relative_to(root) for root in roots):
-        shown = ", ".join(map(str, settings.roots))
-        raise NotAllowed(
-            f"{folder} is not below a folder that was allowed ({shown}); "
-            "start the server with: ddlp up --allow FOLDER, or set DDLP_DATASET_ROOTS"
-        )
+def allowed(settings: Settings, folders: AllowedFolders, into: str) -> Path:
+    """A folder, there or not, below an allowed one, or one of the server's own."""
+    folder = roots.resolved(into)
+    if not any(folder.is_relative_to(root) for root in (*folders.roots, own_root(settings))):
+        raise folders.refusal(folder)
     return folder
 
 

@@ -32,7 +32,7 @@ from ddlp.core.messages import (
 from ddlp.core.schedule import STRATEGIES
 from ddlp.core.settings import Settings
 from ddlp.core.types import DatasetState, DeviceKind, Prong, RunState
-from ddlp.server import datasets, pack_folders, packings
+from ddlp.server import datasets, pack_folders, packings, versions
 from ddlp.server.database import Database
 from ddlp.server.forecasts import Expected
 from ddlp.server.models import Dataset, Device, Run
@@ -297,7 +297,7 @@ class Packer(threading.Thread):
         pack_folders.unmark(Path(row.uri), row.id, own=packing.plan.own)
         with self._database.session() as session:
             if shards.doom is not None:
-                datasets.fail(session, row.id, shards.doom)
+                datasets.fail(session, row.id, versions.cured(shards.doom, row.origin or ""))
                 found = None
             else:
                 found = packings.hand_over(session, row.id, Made.of(list(shards.done.values())))

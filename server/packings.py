@@ -11,7 +11,7 @@ from ddlp.core.errors import Conflict, InvalidInput, NotFound
 from ddlp.core.messages import PackCreate, PackingInfo, PackSpec
 from ddlp.core.settings import Settings
 from ddlp.core.types import DatasetState
-from ddlp.server import datasets, pack_folders
+from ddlp.server import datasets, pack_folders, roots
 from ddlp.server.forecasts import Expected
 from ddlp.server.ledger import audit
 from ddlp.server.models import Dataset
@@ -37,8 +37,9 @@ def draft(session: Session, settings: Settings, origin: str, body: PackCreate) -
             f"dataset {origin} holds raw pixels, which need no decoding; packing is for encoded "
             "images"
         )
-    name = body.name or source.name[: _NAME_LENGTH - len(_SUFFIX)] + _SUFFIX
-    folder = pack_folders.choose(settings, name, body.into)
+    name = body.name or source.name.replace("@", "-")[: _NAME_LENGTH - len(_SUFFIX)] + _SUFFIX
+    folders = roots.allowed(session, settings)
+    folder = pack_folders.choose(settings, folders, name, body.into)
     plan = PackPlan(
         on=body.on,
         choice=body.choice,

@@ -20,6 +20,7 @@ from ddlp.core.messages import Message, PreviewSample
 from ddlp.core.preview import EXPLAINED, PreviewRequest
 from ddlp.server.models import Dataset
 from ddlp.server.thumbnail_cache import ThumbnailCache
+from ddlp.server.versions import cured
 
 _AT_ONCE = threading.BoundedSemaphore(2)
 _ROOM = threading.BoundedSemaphore(12)
@@ -47,7 +48,7 @@ def thumbnail(row: Dataset, sample: int) -> bytes:
             _cache.put(key, known)
     if isinstance(known, str):
         name = DatasetIndex(Path(row.index_path)).name(sample)
-        raise NotFound(f"no picture can be made of {name}: {known}")
+        raise NotFound(f"no picture can be made of {name}: {cured(known, row.name)}")
     return known
 
 

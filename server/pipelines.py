@@ -9,8 +9,9 @@ from sqlalchemy.orm import Session
 from ddlp.core.errors import Conflict, InvalidInput, NotFound
 from ddlp.core.messages import PipelineCreate, PipelineInfo
 from ddlp.core.pipeline import PRESETS, Pipeline, PipelineSpec
+from ddlp.server import run_names
 from ddlp.server.ledger import audit
-from ddlp.server.models import PipelineRow
+from ddlp.server.models import PipelineRow, Run
 
 log = logging.getLogger(__name__)
 
@@ -35,12 +36,31 @@ def add(session: Session, body: PipelineCreate) -> PipelineInfo:
     return info(body.name, pipeline)
 
 
+def delete(session: Session, name: str, *, keep_runs: bool = False) -> None:
+    """Delete a pipeline's name; runs have its transforms, and stay as they are."""
+    if name in PRESETS:
+        raise InvalidInput(f"pipeline {name} comes with DDLP and cannot be deleted")
+    row = session.get(PipelineRow, name)
+    if row is None:
+        raise _unknown(session, name)
+    users = select(Run.name).where(Run.pipeline == name).order_by(Run.created_at.desc())
+    names = [] if keep_runs else [*session.scalars(users)]
+    if names:
+        raise Conflict(
+            f"there are runs with pipeline {name}: {run_names.named(names)}; delete them first "
+            "with: ddlp run delete RUN, or keep them, although they cannot be cloned then, with: "
+            "--keep-runs (REST: ?keep_runs=true)"
+        )
+    session.delete(row)
+    session.flush()
+    audit(session, "pipeline.delete", name, time.time(), hash=row.hash)
+
+
 def find(session: Session, name: str) -> Pipeline:
     """A pipeline by its name."""
     pipeline = _find(session, name)
     if pipeline is None:
-        known = ", ".join(entry.name for entry in list_all(session))
-        raise NotFound(f"there is no pipeline {name}; known: {known}")
+        raise _unknown(session, name)
     return pipeline
 
 
@@ -67,6 +87,11 @@ def info(name: str, pipeline: Pipeline) -> PipelineInfo:
         shape=pipeline.shape,
         dtype=pipeline.dtype,
     )
+
+
+def _unknown(session: Session, name: str) -> NotFound:
+    known = ", ".join(entry.name for entry in list_all(session))
+    return NotFound(f"there is no pipeline {name}; known: {known}")
 
 
 def _find(session: Session, name: str) -> Pipeline | None:

@@ -1,6 +1,6 @@
 """Places on the server that may hold a dataset: what is at a path, and how it could go on.
 
-Only what lies below a folder that the operator allowed is ever looked at, links followed; hidden
+Only what lies below an allowed folder is ever looked at, links followed; hidden
 names are left out, and of a large folder only so much is read.
 """
 
@@ -10,43 +10,62 @@ from pathlib import Path
 
 from ddlp.core.dataset.progress import ScanOptions
 from ddlp.core.dataset.sources import recognise
+from ddlp.core.dataset.sources.splits import HoldsSplits, Split
 from ddlp.core.errors import DdlpError, NotAllowed
-from ddlp.core.messages.statistics import PlacesInfo
-from ddlp.core.settings import Settings
+from ddlp.core.messages.statistics import PlacesInfo, SplitInfo
+from ddlp.core.urls import refuse_address
 from ddlp.server.datasets import allowed_path
+from ddlp.server.roots import AllowedFolders
 
 _MOST_SHOWN = 50
 _MOST_READ = 5000
 _ENDINGS = (".tar", ".npz", ".npy", ".bin", ".ddlp", ".csv", ".jsonl", ".ndjson", ".parquet")
 
 
-def look(settings: Settings, prefix: str) -> PlacesInfo:
+def look(folders: AllowedFolders, prefix: str) -> PlacesInfo:
     """What is known of a path that somebody is typing."""
-    found = _below(settings, prefix)
-    kind, problem = _judged(settings, prefix)
+    found = _below(folders, prefix)
+    splits = list[Split]()
+    try:
+        kind, problem = _judged(folders, prefix)
+    except HoldsSplits as error:
+        kind, problem, splits = None, str(error), error.splits
     return PlacesInfo(
-        kind=kind, problem=problem, places=found[:_MOST_SHOWN], more=len(found) > _MOST_SHOWN
+        kind=kind,
+        problem=problem,
+        splits=[_split_info(split) for split in splits],
+        places=found[:_MOST_SHOWN],
+        more=len(found) > _MOST_SHOWN,
     )
 
 
-def _judged(settings: Settings, text: str) -> tuple[str | None, str | None]:
+def _split_info(split: Split) -> SplitInfo:
+    problem = None
+    if split.is_flat:
+        problem = (
+            f"{split.path} holds images without class folders, so these have no labels; sort them "
+            "into class folders, or write a manifest with the columns path and label"
+        )
+    return SplitInfo(uri=str(split.path), name=split.name, problem=problem)
+
+
+def _judged(folders: AllowedFolders, text: str) -> tuple[str | None, str | None]:
     """Which kind of dataset lies at a path, or why none can be registered there."""
     if not text:
         return None, None
-    if not text.startswith(("/", "~")):
-        return None, f"{text!r} is not a whole path; begin with / as on the server"
     try:
-        place = allowed_path(settings, text)
+        refuse_address(text)
+        if not text.startswith(("/", "~")):
+            return None, f"{text!r} is not a full path; begin with / as on the server"
+        place = allowed_path(folders, text)
         if place.is_dir():
             return _folder_kind(place)
         return recognise(place, ScanOptions()).kind, None
     except NotAllowed:
         # Not where a link leads to: that is told nobody who may not look there.
-        roots = ", ".join(map(str, settings.roots))
-        return None, (
-            f"{text} is not below a folder that was allowed ({roots}); start the server with: "
-            "ddlp up --allow FOLDER"
-        )
+        return None, str(folders.refusal(text))
+    except HoldsSplits:
+        raise
     except DdlpError as error:
         return None, str(error)
 
@@ -69,9 +88,9 @@ def _folder_kind(place: Path) -> tuple[str | None, str | None]:
     return kind, None
 
 
-def _below(settings: Settings, prefix: str) -> list[str]:
+def _below(folders: AllowedFolders, prefix: str) -> list[str]:
     """Paths that begin like this one, by name: one more than are shown at the most."""
-    roots = [str(root) for root in settings.roots]
+    roots = [str(root) for root in folders.roots]
     above = sorted(root for root in roots if root.startswith(prefix))
     if not prefix.startswith("/") or "\0" in prefix:
         return above

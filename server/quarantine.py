@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sqlalchemy import ColumnElement, delete, func, select
 from sqlalchemy.orm import Session
@@ -14,10 +15,20 @@ from ddlp.server.models import BadSample, Dataset, Run
 _RUNS_NAMED = 3
 
 
+@dataclass(frozen=True)
+class Growth:
+    """The bad samples of an epoch became many more: at the first, and at each doubling."""
+
+    epoch: int
+    count: int
+    last: Mishap
+
+
 def save(
     session: Session, run_id: uuid.UUID, mishaps: dict[tuple[int, int], tuple[Mishap, ...]]
-) -> None:
+) -> list[Growth]:
     """Remember the bad samples of batches, in place of what was known of these batches before."""
+    before = {epoch: _count_of_epoch(session, run_id, epoch) for epoch, _ in mishaps}
     for (epoch, batch), bad in mishaps.items():
         session.execute(
             delete(BadSample).where(
@@ -27,6 +38,18 @@ def save(
         session.add_all(
             BadSample(run_id=run_id, epoch=epoch, batch=batch, **vars(mishap)) for mishap in bad
         )
+    last = {epoch: bad[-1] for (epoch, _), bad in mishaps.items() if bad}
+    after = {epoch: _count_of_epoch(session, run_id, epoch) for epoch in last}
+    return [
+        Growth(epoch, after[epoch], mishap)
+        for epoch, mishap in last.items()
+        if after[epoch].bit_length() > before[epoch].bit_length()
+    ]
+
+
+def _count_of_epoch(session: Session, run_id: uuid.UUID, epoch: int) -> int:
+    mine = (BadSample.run_id == run_id, BadSample.epoch == epoch)
+    return session.scalar(select(func.count()).select_from(BadSample).where(*mine)) or 0
 
 
 def page(session: Session, run: Run, before: int | None, limit: int) -> list[BadSampleInfo]:

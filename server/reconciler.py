@@ -3,8 +3,8 @@
 - A run that the database holds as active and the board does not know is taken up: the server died
   between writing it and beginning with it.
 - A run that is over in the database leaves the board.
-- A run that no trainer has asked about for long, or whose dataset is gone, has failed; a paused one
-  may wait for ever.
+- A run whose dataset is gone has failed. One that waits for trainers may do so for ever, unless
+  `DDLP_ABANDON_AFTER_S` says how long.
 """
 
 from sqlalchemy import select
@@ -39,25 +39,25 @@ def reconcile(board: Board, session: Session, now: float) -> list[tuple[ActiveRu
 
 def _take_up(board: Board, session: Session, row: Run, now: float) -> None:
     try:
-        board.add_run(session, row)
+        board.add_run(session, row, now)
     except DdlpError as error:
         reason = f"it cannot be taken up: {error}"
         ledger.change_state(session, row, RunState.FAILED, now, reason)
 
 
 def _why_stopped(board: Board, run: ActiveRun, row: Run, now: float) -> str | None:
-    if run.state is RunState.PAUSED:
+    waits = run.state is RunState.CREATED or run.left
+    run.taken_up_at = run.taken_up_at or now
+    if run.state in TERMINAL or (run.state is RunState.PAUSED and not run.left):
         run.taken_up_at = now  # that time does not count when it is resumed
-    if run.state in TERMINAL or run.state is RunState.PAUSED:
         return None
     if row.dataset_id is None:
         return f"dataset {row.dataset} was removed"
-    heard_at = max((*run.trainers.values(), run.taken_up_at or now))
-    run.taken_up_at = run.taken_up_at or now
-    silent_s = now - heard_at
-    if silent_s <= board.settings.abandon_after_s:
+    silent_s = now - max(run.heard_at or 0.0, run.taken_up_at)
+    limit_s = board.settings.abandon_after_s
+    if not waits or limit_s is None or silent_s <= limit_s:
         return None
     return (
-        f"no trainer was heard of for {silent_s / 3600:.1f} h; make it anew, or raise "
-        "DDLP_ABANDON_AFTER_S"
+        f"no trainer was heard of for {silent_s / 3600:.1f} h; make it again with: ddlp run clone "
+        f"{run.name}, or raise DDLP_ABANDON_AFTER_S"
     )

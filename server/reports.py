@@ -21,6 +21,7 @@ from ddlp.core.types import Provenance, Spending, Stage
 from ddlp.server import energy, figures
 from ddlp.server.figures import APART, PRONGS, Total, bucket_of, known_joules
 from ddlp.server.models import Epoch, Run, Tally
+from ddlp.server.remainder import left_over
 from ddlp.server.telemetry import TRAINER, WORK_STAGES, Bucket
 
 _EPOCHS = 100
@@ -54,6 +55,7 @@ def report(session: Session, run: Run, known: Circumstances) -> RunReport:
         id=run.id,
         run=run.name,
         state=run.state,
+        samples_left=left_over(session, run),
         conditions=conditions(run),
         whole=PartReport.model_validate(_part(whole, known, _lasted(run.started_at, run.ended_at))),
         epochs=[
@@ -137,14 +139,15 @@ def hosts(session: Session) -> list[HostMeterInfo]:
 
 def _part(found: Found, known: Circumstances, seconds: float | None) -> dict[str, object]:
     makers = [total for (source, _), total in found.items() if source in PRONGS]
-    trainer = found.get((TRAINER, ""), Total())
+    trainer = _trainer(found)
     images = sum(total.images for total in makers)
     idle = _sum_known(total for (source, _), total in found.items() if source == APART)
     return {
         "images": images,
         "delivered": trainer.images,
         "seconds": seconds,
-        "images_per_s": trainer.images / seconds if seconds and trainer.images else None,
+        "measured_s": trainer.bucket.measured_s,
+        "images_per_s": trainer.throughput,
         "stall": stall(trainer.bucket.spent_s, known),
         "devices": _devices(found),
         "cpu_s_per_1000_images": _per_1000(makers, images, "cpu_s"),
@@ -152,6 +155,15 @@ def _part(found: Found, known: Circumstances, seconds: float | None) -> dict[str
         **_joules_per_image(found, images),
         "idle_joules": idle or None,
     }
+
+
+def _trainer(found: Found) -> Total:
+    """All that trainers did, whichever prong made what they received."""
+    whole = Total()
+    for (source, _), total in found.items():
+        if source == TRAINER:
+            whole.add(total.bucket, total.first_at, total.last_at)
+    return whole
 
 
 def _device(source: str, device: str, total: Total) -> DeviceReport:

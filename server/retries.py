@@ -9,7 +9,7 @@ from ddlp.core.lifecycle import ACTIVE
 from ddlp.core.messages import RetryCreate
 from ddlp.core.pipeline import Pipeline, PipelineSpec
 from ddlp.core.types import RunState
-from ddlp.server import datasets, run_names, runs
+from ddlp.server import datasets, run_names, runs, versions
 from ddlp.server.board import run_strategy
 from ddlp.server.ledger import audit
 from ddlp.server.models import Dataset, Run
@@ -26,7 +26,7 @@ def create_retry(session: Session, ref: str, body: RetryCreate) -> Run:
         source,
         name=body.name or _free_name(session, source),
         dataset_id=dataset.id,
-        dataset=dataset.name,
+        dataset=versions.base_name(dataset.name),
         storage=dataset.kind,
         strategy=source.strategy,
         reorder_window=source.reorder_window,
@@ -47,8 +47,10 @@ def _check_over(source: Run) -> None:
         )
     if state is RunState.COMPLETED:
         raise Conflict(
-            f"run {source.name} was completed, so there is nothing to try again; clone it, "
-            f"or deliver its batches once more with: ddlp replay {source.name}"
+            f"run {source.name} was completed, so there is nothing to try again; make another "
+            f"like it with: ddlp run clone {source.name}, give it more epochs with: "
+            f"ddlp run extend {source.name} --epochs {(source.epochs or 0) + 1}, or deliver "
+            f"its batches once more with: ddlp replay {source.name}"
         )
 
 
@@ -56,6 +58,7 @@ def _find_dataset(session: Session, source: Run) -> Dataset:
     """The dataset of a run, if it is the same still; one that was added anew may be."""
     known = session.get(Dataset, source.dataset_id) if source.dataset_id else None
     try:
+        known = known or versions.of_version(session, source.dataset, source.dataset_version)
         found = datasets.find_ready(session, known.name if known else source.dataset)
     except NotFound as error:
         raise NotFound(

@@ -123,7 +123,7 @@ def _check_sizes(found: Checked, devices: list[DeviceInfo]) -> None:
         batch_size=body.batch_size,
         epochs=body.epochs,
         seed=body.seed,
-        world_size=body.world_size,
+        world_size=body.world_size or 1,
         tail=body.tail,
     )
     try:

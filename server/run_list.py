@@ -51,7 +51,7 @@ class Made:
 class LiveRate:
     """What the trainer of an active run gets now."""
 
-    images_per_s: float
+    images_per_s: float | None
     wait_share: float | None
 
 
@@ -133,7 +133,7 @@ def live_rates(board: Board, now: float) -> dict[uuid.UUID, LiveRate]:
     """What all active runs deliver now."""
     return {
         run.id: LiveRate(
-            run.telemetry.images_per_s(now, TRAINER),
+            run.delivered_per_s(now),
             wait_share(run.telemetry.recent(now, TRAINER, _WAIT_S)),
         )
         for run in board.runs.values()

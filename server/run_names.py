@@ -1,11 +1,20 @@
 """Names for runs that nobody has named: the next free number behind another name."""
 
+from collections.abc import Sequence
+
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from ddlp.server.models import Run
 
 _LONGEST = 64
+_MOST_NAMED = 10
+
+
+def named(names: Sequence[str]) -> str:
+    """Names in a sentence; of many, the first."""
+    rest = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {rest} more" if rest > 0 else "")
 
 
 def is_taken(session: Session, name: str) -> bool:

@@ -2,7 +2,7 @@
 
 import time
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import func, select
@@ -26,15 +26,20 @@ from ddlp.core.messages.timeline import TimelineInfo
 from ddlp.core.pipeline import ENGINE
 from ddlp.core.plan import RunPlan
 from ddlp.core.schedule import STRATEGIES, Replay, strategy
+from ddlp.core.schedule.limits import usual_bad_share
 from ddlp.core.stalls import Circumstances
 from ddlp.core.store import room
+from ddlp.core.throughput import images_per_s
 from ddlp.core.types import BadPolicy, DeviceKind, EpochState, Prong, RunState, TailPolicy
 from ddlp.server import certificates, datasets, figures, pipelines, quarantine, reports, run_names
 from ddlp.server.board import ActiveRun, run_plan
 from ddlp.server.database import refers_to_nothing
-from ddlp.server.ledger import audit
+from ddlp.server.ledger import audit, is_begun, segments_of
 from ddlp.server.models import Dataset, Device, Epoch, Run, RunTrace
+from ddlp.server.remainder import left_over
+from ddlp.server.telemetry import TRAINER
 from ddlp.server.timeline import unpack
+from ddlp.server.versions import base_name, cure
 from ddlp.server.windows import batch_bytes
 
 _COPIED = (
@@ -51,6 +56,8 @@ _COPIED = (
     "seed",
     "calibration",
     "world_size",
+    "fixed_ranks",
+    "reshuffle",
     "tail",
     "on_bad",
     "max_bad_share",
@@ -61,17 +68,20 @@ _COPIED = (
 """What a run that is made like another one shares with it."""
 
 
-def create(session: Session, body: RunCreate) -> Run:
-    """Check and remember a run."""
+def create(session: Session, body: RunCreate, clone_of: str | None = None) -> Run:
+    """Check and remember a run; `clone_of` is the one that its settings come from."""
     strategy(body.strategy, body.reorder_window)
     dataset = datasets.find_ready(session, body.dataset)
     pipeline = pipelines.find(session, body.pipeline)
     check_batch_size(dataset, body.batch_size)
+    reshuffle = pipeline.draws if body.reshuffle is None else body.reshuffle
+    share = body.max_bad_share
+    share = usual_bad_share(dataset.samples) if share is None else share
     now = time.time()
     row = Run(
-        name=body.name or _free_name(session, body.dataset),
+        name=body.name or _free_name(session, base_name(dataset.name)),
         dataset_id=dataset.id,
-        dataset=dataset.name,
+        dataset=base_name(dataset.name),
         dataset_version=dataset.version,
         storage=dataset.kind,
         pipeline=body.pipeline,
@@ -85,10 +95,12 @@ def create(session: Session, body: RunCreate) -> Run:
         strategy=body.strategy,
         reorder_window=body.reorder_window,
         calibration=body.calibration,
-        world_size=body.world_size,
+        world_size=body.world_size or 1,
+        fixed_ranks=body.world_size is not None,
+        reshuffle=reshuffle,
         tail=body.tail.value,
         on_bad=body.on_bad.value,
-        max_bad_share=body.max_bad_share,
+        max_bad_share=share,
         cpu_window=body.cpu_window,
         cpu_store_bytes=body.cpu_store_bytes,
         csd_store_bytes=body.csd_store_bytes,
@@ -97,7 +109,8 @@ def create(session: Session, body: RunCreate) -> Run:
     )
     check_world(run_plan(row))
     add(session, row)
-    audit(session, "run.create", row.name, now, **body.model_dump(mode="json"))
+    source = {} if clone_of is None else {"clone_of": clone_of}
+    audit(session, "run.create", row.name, now, **body.model_dump(mode="json"), **source)
     return row
 
 
@@ -105,13 +118,14 @@ def create_replay(session: Session, ref: str, body: ReplayCreate) -> Run:
     """A run that follows the recorded order of another one."""
     source = find(session, ref)
     recorded = certificates.orders(session, source)
-    if RunState(source.state) is not RunState.COMPLETED or len(recorded) < source.epochs:
+    wanted = len(recorded) if source.epochs is None else source.epochs
+    if not recorded or len(recorded) < wanted:
         raise Conflict(
             f"run {source.name} is {source.state} with {len(recorded)} of {source.epochs} epochs "
-            "complete; only one that was completed can be replayed"
+            "complete; only one whose epochs are all complete can be replayed"
         )
     name = body.name or _free_name(session, source.dataset)
-    row = made_like(source, name=name, strategy=Replay.name, replay_of=source.id)
+    row = made_like(source, name=name, strategy=Replay.name, replay_of=source.id, epochs=wanted)
     add(session, row)
     audit(session, "run.replay", row.name, row.created_at, of=source.name)
     return row
@@ -181,6 +195,7 @@ def work_spec(session: Session, run: Run) -> WorkSpec:
         pipeline_hash=run.pipeline_hash,
         plan=run_plan(run),
         on_bad=BadPolicy(run.on_bad),
+        cure=cure(dataset.name),
     )
 
 
@@ -207,11 +222,26 @@ def infos(session: Session, rows: Sequence[Run]) -> list[RunInfo]:
     totals = figures.totals(session, ids)
     bad = quarantine.counts(session, ids)
     reads = figures.reads(session, ids)
-    found = [_info(row, totals[row.id], bad.get(row.id, 0), reads.get(row.id, [])) for row in rows]
+    received = figures.measured_images(session, ids)
+    found = [
+        _info(
+            row, totals[row.id], received[row.id], bad.get(row.id, 0), reads.get(row.id, [])
+        ).model_copy(update={"samples_left": left_over(session, row)})
+        for row in rows
+    ]
     if not any(info.state in ACTIVE for info in found):
         return found
     waiting = _emulated_prongs(session)
     return [_foreseen(info, waiting) if info.state in ACTIVE else info for info in found]
+
+
+def _by_prong(totals: figures.Totals, received: Mapping[str, int]) -> dict[str, float | None]:
+    """The throughput by prong; None for one that made nothing."""
+    measured_s = totals[TRAINER].bucket.measured_s
+    return {
+        prong: images_per_s(received.get(prong, 0), measured_s) if totals[prong].images else None
+        for prong in figures.PRONGS
+    }
 
 
 def _emulated_prongs(session: Session) -> set[str]:
@@ -226,7 +256,14 @@ def _foreseen(info: RunInfo, emulated: set[str]) -> RunInfo:
     return info.model_copy(update={"emulated": sorted(emulated & used | set(info.emulated))})
 
 
-def _info(run: Run, totals: figures.Totals, bad_samples: int, reads: list[ReadInfo]) -> RunInfo:
+def _info(
+    run: Run,
+    totals: figures.Totals,
+    received: Mapping[str, int],
+    bad_samples: int,
+    reads: list[ReadInfo],
+) -> RunInfo:
+    trainer = totals[TRAINER]
     return RunInfo(
         id=run.id,
         name=run.name,
@@ -245,6 +282,8 @@ def _info(run: Run, totals: figures.Totals, bad_samples: int, reads: list[ReadIn
         replay_of=run.replay_of,
         retry_of=run.retry_of,
         world_size=run.world_size,
+        fixed_ranks=run.fixed_ranks,
+        reshuffle=run.reshuffle,
         tail=TailPolicy(run.tail),
         on_bad=BadPolicy(run.on_bad),
         max_bad_share=run.max_bad_share,
@@ -254,9 +293,12 @@ def _info(run: Run, totals: figures.Totals, bad_samples: int, reads: list[ReadIn
         samples=run.samples,
         batches=run_plan(run).batches,
         images={prong: totals[prong].images for prong in figures.PRONGS},
-        images_per_s={prong: totals[prong].images_per_s for prong in figures.PRONGS},
-        wait_share=totals["trainer"].wait_share,
-        stall=reports.stall(totals["trainer"].bucket.spent_s, circumstances(run, totals)),
+        delivered=trainer.images,
+        delivered_images_per_s=trainer.throughput,
+        measured_s=trainer.bucket.measured_s,
+        images_per_s=_by_prong(totals, received),
+        wait_share=trainer.wait_share,
+        stall=reports.stall(trainer.bucket.spent_s, circumstances(run, totals)),
         energy=figures.energy(totals),
         emulated=[prong for prong in figures.PRONGS if totals[prong].emulated],
         reads=reads,
@@ -290,6 +332,7 @@ def circumstances(run: Run, totals: figures.Totals) -> Circumstances:
         storage=run.storage,
         has_csd=totals[Prong.CSD.value].images > 0,
         paused=run.state == RunState.PAUSED.value,
+        devices=frozenset(kept["held"]["device"] for kept in run.trainers.values()),
     )
 
 
@@ -319,20 +362,24 @@ def _free_name(session: Session, dataset: str) -> str:
 
 
 def _epoch_info(row: Epoch) -> EpochInfo:
-    last = row.segments[-1]
-    before = last["position"] - last["first"]
+    segments = segments_of(row)
+    last = segments[-1]
+    before = last.position - last.first
+    taken_over = segments[0].position
     return EpochInfo(
         number=row.number,
         state=EpochState(row.state),
         batches=row.batches,
         head=row.head + before,
-        tail=row.tail + before,
+        tail=row.tail + before + max(0, last.last - row.short),
         split=row.settled.get("split"),
         meeting_point=row.head + before if row.head >= row.tail else None,
         made={Prong.CPU.value: row.made_cpu, Prong.CSD.value: row.made_csd},
         consumed=row.consumed,
+        begun=is_begun(row.batches, row.consumed, row.dealt_head, row.dealt_tail),
+        taken_over=taken_over,
         delivered={
-            Prong.CPU.value: row.consumed - row.consumed_csd,
+            Prong.CPU.value: row.consumed - taken_over - row.consumed_csd,
             Prong.CSD.value: row.consumed_csd,
         },
         started_at=row.started_at,

@@ -14,13 +14,12 @@ from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
-from ddlp.core.dataset import ScanOptions, ScanProgress
+from ddlp.core.dataset import ScanOptions, ScanProgress, move_index
 from ddlp.core.dataset.scan_process import remove_traces, scan_apart
 from ddlp.core.errors import DdlpError, Unavailable
 from ddlp.core.messages import ScanInfo
 from ddlp.core.settings import Settings
-from ddlp.core.types import DatasetState
-from ddlp.server import datasets
+from ddlp.server import datasets, roots
 from ddlp.server.database import Database
 from ddlp.server.models import Dataset
 
@@ -67,11 +66,10 @@ class Scanner:
     def start(self) -> None:
         """Clear up after an earlier server, and begin again what it was scanning when it ended."""
         with self._database.session() as session:
-            rows = datasets.list_all(session)
+            rows = datasets.scanning(session)
         sweep(self._settings.home / "indexes")
         for row in rows:
-            if row.state == DatasetState.SCANNING.value:
-                self.begin(row)
+            self.begin(row)
         for thread in self._threads:
             thread.start()
 
@@ -116,32 +114,35 @@ class Scanner:
                 self._scans.pop(scan.row.id, None)
 
     def _work(self, scan: _Scan) -> None:
-        if not self._write(lambda session: datasets.is_known(session, scan.row.id)):
+        if not self._with_database(lambda session: datasets.is_known(session, scan.row.id)):
             return  # it was removed before its turn came
         try:
             self._scan(scan)
-            finished = self._write(lambda session: datasets.finish(session, scan.row.id))
-            if finished is not False:
-                return  # it is ready; or the server ends, and the next one begins again
-            reason = "it was removed meanwhile"
+            left = self._with_database(lambda session: datasets.finish(session, scan.row.id))
+            for path, replaces in left or ():  # none if the server ends: the next begins again
+                clear_away(path, replaces)
+            return
         except DdlpError as error:
             reason = str(error)
         except Exception as error:  # whoever asks must learn of it
             log.exception("the scan of %s failed", scan.row.uri)
             reason = f"{type(error).__name__}: {error}"
         remove_traces(Path(scan.row.index_path))
-        self._write(lambda session: datasets.fail(session, scan.row.id, reason))
+        self._with_database(lambda session: datasets.fail(session, scan.row.id, reason))
 
     def _scan(self, scan: _Scan) -> None:
         def unwanted() -> bool:
             return self._stopping.is_set() or scan.unwanted.is_set()
 
-        place = datasets.place_of(self._settings, scan.row)
+        folders = self._with_database(lambda session: roots.allowed(session, self._settings))
+        if folders is None:
+            return
+        place = datasets.place_of(self._settings, folders, scan.row)
         check = cast(Literal["quick", "full"], scan.row.check)
-        options = ScanOptions(allowed=tuple(self._settings.roots), check=check)
+        options = ScanOptions(allowed=folders.roots, check=check, as_classes=scan.row.as_classes)
         scan_apart(place, Path(scan.row.index_path), options, scan.report, unwanted)
 
-    def _write(self, action: Callable[[Session], R]) -> R | None:
+    def _with_database(self, action: Callable[[Session], R]) -> R | None:
         """Do something in the database, however long that is away; None where the server ends."""
         while not self._stopping.is_set():
             try:
@@ -157,3 +158,10 @@ def sweep(folder: Path) -> None:
     """Remove the folders of scans that a killed server left; finished indexes may be another's."""
     for left in folder.glob(".*.idx.*"):
         shutil.rmtree(left, ignore_errors=True)
+
+
+def clear_away(index: Path, replaces: Path | None) -> None:
+    """Remove an index that nobody needs where it lies, or put it in the place of another one."""
+    if replaces is not None:
+        move_index(index, replaces)
+    remove_traces(index)

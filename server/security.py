@@ -36,8 +36,11 @@ _WORK = frozenset(
         ("packings", 2, "news"),
         ("packings", 2, "report"),
         ("runs", 2, "attach"),
+        ("runs", 2, "begin"),
+        ("runs", 2, "alive"),
+        ("runs", 2, "leave"),
+        ("runs", 2, "mark"),
         ("runs", 2, "feed"),
-        ("runs", 2, "rewind"),
         ("runs", 2, "damaged"),
     }
 )
@@ -66,7 +69,7 @@ class Guard:
         try:
             self._check_host(headers)
             if scope["method"] not in _READING:
-                _check_change(headers)
+                _check_change(scope["method"], headers)
             identity = await self._identify(headers)
             self._check_scope(scope, identity)
         except DdlpError as error:
@@ -157,10 +160,16 @@ class _BadHostError(InvalidInput):
     status = 400
 
 
-def _check_change(headers: Headers) -> None:
-    """Refuse what a form or a script of another site can send."""
+def _check_change(method: str, headers: Headers) -> None:
+    """Refuse what a form or a script of another site can send.
+
+    A DELETE without a body needs no type: no form sends one, and a script of another site only
+    after asking, as for JSON.
+    """
     kind = headers.get("content-type", "").split(";")[0].strip().lower()
-    if kind != "application/json":
+    has_body = headers.get("content-length", "0") != "0" or "transfer-encoding" in headers
+    bare = method == "DELETE" and not kind and not has_body
+    if kind != "application/json" and not bare:
         raise Unsupported(
             f"a body of type {kind or 'unknown'!r} is not taken; send application/json"
         )

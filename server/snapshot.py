@@ -40,7 +40,8 @@ class Snapshot:
     csd: Front
     split: int | None
     meeting_point: int | None
-    delivered_images_per_s: float
+    delivered_images_per_s: float | None
+    """None where it is not measured: no trainer asks, or what it takes was made before."""
     wait_share: float | None
     spent_s: dict[str, float]
     """Of the trainer's last seconds, by what they were spent on; ranks are added up."""
@@ -58,7 +59,7 @@ def take(board: Board, run_id: uuid.UUID, now: float) -> Snapshot:
     """How a run stands now."""
     run = board.run(run_id)
     epoch = _shown_epoch(run)
-    heard = max(run.trainers.values(), default=None)
+    heard = run.heard_at
     split = epoch.settled.get("split") if epoch else None
     trainer = run.telemetry.recent(now, TRAINER, _SEEN_S)
     found = limit(trainer.spent_s, _circumstances(board, run, now))
@@ -71,7 +72,7 @@ def take(board: Board, run_id: uuid.UUID, now: float) -> Snapshot:
         csd=_front(run, epoch, Prong.CSD, now),
         split=int(split) if split is not None else None,
         meeting_point=epoch.meeting_point if epoch else None,
-        delivered_images_per_s=run.telemetry.images_per_s(now, TRAINER),
+        delivered_images_per_s=run.delivered_per_s(now),
         wait_share=figures.wait_share(trainer),
         spent_s={what.value: seconds for what, seconds in trainer.spent_s.items()},
         limited_by=found.by.value if found.by else None,
@@ -103,6 +104,11 @@ def _circumstances(board: Board, run: ActiveRun, now: float) -> Circumstances:
         storage=run.storage,
         has_csd=any(board.is_live(drive, now) for drive in drives),
         paused=run.state is RunState.PAUSED,
+        devices=frozenset(held.device for held in run.sessions.values()),
+        has_device=any(
+            board.is_live(d, now) and d.prong in run.schedule.strategy.prongs
+            for d in board.devices.values()
+        ),
     )
 
 
@@ -117,7 +123,7 @@ def _front(run: ActiveRun, epoch: EpochSchedule | None, prong: Prong, now: float
         return Front(0, 0, 0, 0, rate)
     frontier, segment = epoch.frontier, epoch.segment
     head = segment.position + frontier.head - segment.first
-    taken = head if prong is Prong.CPU else segment.last - frontier.tail
+    taken = head if prong is Prong.CPU else segment.first + segment.full - frontier.tail
     count = epoch.under_way.count
     return Front(
         taken=taken,

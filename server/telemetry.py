@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from ddlp.core.throughput import images_per_s
 from ddlp.core.types import Spending, Stage
 
 PERIODS_S = (1, 10, 60)
@@ -26,6 +27,9 @@ class Bucket:
 
     batches: int = 0
     images: int = 0
+    measured_images: int = 0
+    """Those that trainers received in measured time: `core/throughput.py`."""
+    measured_s: float = 0.0
     nbytes: int = 0
     fetched_bytes: int = 0
     busy_s: float = 0.0
@@ -174,15 +178,24 @@ class Telemetry:
 
     def images_per_s(self, now: float, source: str) -> float:
         """The rate over the last whole seconds: as many as a few of its batches take."""
+        seconds = self._rate_seconds(now, source)
+        return self.recent(now, source, seconds).images / seconds if seconds else 0.0
+
+    def throughput(self, now: float) -> float | None:
+        """What trainers received over the same seconds; None where that was not measured."""
+        recent = self.recent(now, TRAINER, self._rate_seconds(now, TRAINER))
+        return images_per_s(recent.measured_images, recent.measured_s)
+
+    def _rate_seconds(self, now: float, source: str) -> int:
+        """Over how many whole seconds a rate is taken; 0 when too many batches did not come."""
         until = int(now)
         busy = {at: b for (at, s), b in self._seconds.items() if s == source and b.batches}
         times = [at for at in busy if until - KEPT_S <= at < until]
         if not times:
-            return 0.0
+            return 0
         first, last = min(times), max(times)
         apart_s = (last - first) / max(1, sum(busy[at].batches for at in times) - 1)
         if until - last > RATE_S + _STEPS * apart_s:
-            return 0.0
+            return 0
         begun_s = math.ceil(until - first + apart_s)
-        seconds = min(KEPT_S, max(RATE_S, min(begun_s, math.ceil(_STEPS * apart_s))))
-        return self.recent(now, source, seconds).images / seconds
+        return min(KEPT_S, max(RATE_S, min(begun_s, math.ceil(_STEPS * apart_s))))

@@ -69,12 +69,16 @@ def postgres_url() -> Iterator[str]:
 
 
 class UpProcess:
-    """A real `ddlp up`, as a user starts it."""
+    """A real `ddlp up`, as a user starts it; with an emulated CSD unless said otherwise.
+
+    A setting that is empty is left as it is by default.
+    """
 
     def __init__(self, home: Path, roots: list[Path], **settings: str) -> None:
         self.home = home
         environment = {k: v for k, v in os.environ.items() if not k.startswith("DDLP_")}
-        environment |= {f"DDLP_{name.upper()}": value for name, value in settings.items()}
+        settings = {"csd_devices": "1"} | settings
+        environment |= {f"DDLP_{name.upper()}": value for name, value in settings.items() if value}
         allowed = [argument for root in roots for argument in ("--allow", str(root))]
         self.process = subprocess.Popen(
             [sys.executable, "-m", "ddlp.cli", "up", "--home", str(home), "--port", "0", *allowed],

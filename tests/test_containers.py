@@ -45,6 +45,11 @@ def test_services() -> None:
     assert set(SERVICES) == {"postgres", "redis", "web", "cpu-worker", "csd-worker"}
 
 
+def test_an_emulated_csd_starts_only_if_asked_for() -> None:
+    profiles = {name: service.get("profiles") for name, service in SERVICES.items()}
+    assert {name: found for name, found in profiles.items() if found} == {"csd-worker": ["csd"]}
+
+
 @pytest.mark.parametrize("name", SERVICES)
 def test_ports_are_published_on_loopback_only(name: str) -> None:
     service = SERVICES[name]

@@ -35,6 +35,14 @@ def test_the_page_of_settings_is_made_from_the_settings() -> None:
     assert all(field.description for field in Settings.model_fields.values())
 
 
+def test_the_tables_of_commands_and_of_statuses_are_made_from_them() -> None:
+    script = runpy.run_path(str(ROOT / "scripts" / "cli-page"))
+    text = (ROOT / "docs" / "cli.md").read_text()
+    assert script["page"](text) == text
+    assert "| `ddlp run clone` |" in text
+    assert "| 5 | `NOT_FOUND` |" in text
+
+
 @pytest.mark.parametrize("codec", Codec)
 def test_the_reader_in_the_documents_reads_a_batch(tmp_path: Path, codec: Codec) -> None:
     text = (ROOT / "docs" / "batch-format.md").read_text()
@@ -175,7 +183,7 @@ def test_every_strategy_and_command_is_documented() -> None:
 
 
 def test_commands_that_print_can_print_json() -> None:
-    silent = {"up", "serve", "worker", "demo"}
+    silent = {"up", "serve", "worker", "demo", "completions"}
 
     def check(command: Any, name: str) -> None:
         for sub, found in getattr(command, "commands", {}).items():

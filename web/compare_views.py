@@ -5,8 +5,9 @@ from urllib.parse import urlencode
 
 from ddlp.core.messages import RunInfo
 from ddlp.core.messages.comparison import ComparisonInfo, FigureInfo, GroupInfo
-from ddlp.core.messages.reports import RunReport
+from ddlp.core.messages.reports import PartReport, RunReport
 from ddlp.core.units import duration, joules, size
+from ddlp.server.figures import APART
 from ddlp.web.spent_views import SpentView, spent_view
 
 MOST = 6
@@ -137,15 +138,28 @@ def _run(info: RunInfo, report: RunReport, place: int, names: list[str]) -> Comp
 def _words(report: RunReport) -> str:
     """The lines of a run in the charts, for who does not see them."""
     whole = report.whole
-    if whole.images_per_s is None or whole.seconds is None:
+    left = f"; {report.samples_left:,} samples left" if report.samples_left else ""
+    return f"{_speed(whole)}{_power(whole)}{left}"
+
+
+def _speed(whole: PartReport) -> str:
+    if not whole.delivered:
         return "no trainer has taken an image yet"
-    lasted = _amount(whole.seconds, "s")
-    words = f"{whole.images_per_s:,.0f} images/s delivered on average over {lasted}"
-    if whole.joules_per_image is None:
-        return f"{words}; its energy is not known"
-    watts = whole.joules_per_image * whole.images / whole.seconds
+    if whole.images_per_s is None:
+        return f"{whole.delivered:,} images delivered; images/s not measured"
+    measured = _amount(whole.measured_s, "s")
+    return f"{whole.images_per_s:,.0f} images/s delivered on average over {measured}"
+
+
+def _power(whole: PartReport) -> str:
+    """Watts over the seconds that the joules cover, which are not those of the delivery."""
+    known = [j for d in whole.devices if d.source != APART for j in d.energy if j.joules]
+    covered_s = max((j.period_s or 0.0 for j in known), default=0.0)
+    if whole.joules_per_image is None or not covered_s:
+        return "; its energy is not known"
+    watts = sum(j.joules or 0.0 for j in known) / covered_s
     how = " + ".join(whole.provenance)
-    return f"{words}, at {watts:.3g} W on average ({how})"
+    return f"; {watts:.3g} W on average over {_amount(covered_s, 's')} ({how})"
 
 
 def _same(found: ComparisonInfo, reports: list[RunReport]) -> str:

@@ -11,12 +11,13 @@ from ddlp.core.dataset.selection import page as page_of
 from ddlp.core.errors import NotFound
 from ddlp.core.messages.statistics import SamplePage
 from ddlp.core.types import DatasetState
-from ddlp.server import datasets, pictures, places, quarantine, statistics
+from ddlp.server import datasets, pictures, places, quarantine, roots, statistics
 from ddlp.server.context import ContextDep, SessionDep
 from ddlp.server.models import Dataset
-from ddlp.server.routes.datasets import ReadyDep, info
+from ddlp.server.routes.datasets import ReadyDep, info, whole_info
 from ddlp.server.security import refuse_cross_site
 from ddlp.web.data_views import dataset_view, place_view, rejected_rows
+from ddlp.web.root_views import root_rows
 from ddlp.web.sample_views import GRID, SHUFFLED, Asked, Shown, grid_view, quarantine_view
 from ddlp.web.statistics_views import StatisticsView, statistics_view
 from ddlp.web.templating import templates
@@ -49,13 +50,15 @@ AskedDep = Annotated[Asked, Depends(find_asked)]
 def index(
     request: Request, session: SessionDep, context: ContextDep, uri: Place = "", name: str = ""
 ) -> HTMLResponse:
-    """All datasets, and a form for another one."""
+    """All datasets, a form for another one, and the folders that they may be read from."""
     if uri:  # which makes the server look at its disks
         refuse_cross_site(request)
+    folders = roots.allowed(session, context.settings)
     values = {
         "datasets": [dataset_view(info(context, row)) for row in datasets.list_all(session)],
-        "place": place_view(places.look(context.settings, uri), uri),
+        "place": place_view(places.look(folders, uri), uri),
         "name": name,
+        "roots": root_rows(roots.list_all(session, context.settings)),
     }
     return templates.TemplateResponse(request, "datasets.html", values)
 
@@ -63,7 +66,9 @@ def index(
 @router.get("/places", dependencies=_OWN_SITE)
 def look(request: Request, context: ContextDep, uri: Place = "") -> HTMLResponse:
     """What lies at a place, while somebody types it."""
-    place = place_view(places.look(context.settings, uri), uri)
+    with context.database.session() as session:  # which is let go before disks are looked at
+        folders = roots.allowed(session, context.settings)
+    place = place_view(places.look(folders, uri), uri)
     return templates.TemplateResponse(request, "dataset/place.html", {"place": place})
 
 
@@ -80,7 +85,7 @@ def dataset_page(
 ) -> HTMLResponse:
     """One dataset."""
     row = datasets.find(session, name)
-    view = dataset_view(info(context, row))
+    view = dataset_view(whole_info(context, session, row))
     if row.state != DatasetState.READY.value:
         return templates.TemplateResponse(request, "dataset.html", {"dataset": view})
     found = datasets.rejected(row, rejected, _REJECTED) if row.rejected else []

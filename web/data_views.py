@@ -3,8 +3,16 @@
 from dataclasses import dataclass
 from urllib.parse import urlencode
 
-from ddlp.core.messages import BadSampleInfo, DatasetInfo, PackingInfo, RejectedInfo, RunInfo
+from ddlp.core.messages import (
+    BadSampleInfo,
+    DatasetInfo,
+    PackingInfo,
+    RejectedInfo,
+    RunInfo,
+    ScanInfo,
+)
 from ddlp.core.messages.statistics import PlacesInfo
+from ddlp.core.schedule.limits import bad_allowed
 from ddlp.core.types import BadPolicy, DatasetState, Prong
 from ddlp.core.units import duration, size
 from ddlp.web.sample_views import picture_address
@@ -60,9 +68,15 @@ class DatasetView:
     classes: str
     size: str
     rejected: int
+    notes: list[str]
+    """What else the scan left out or did not read."""
     facts: list[tuple[str, str]]
     removal: str
     """What removing it means."""
+    rescan: str
+    """What came of the last rescan, in words."""
+    rescan_failed: bool
+    can_rescan: bool
     after_removal: str
     """Where its page leads then: what failed can be registered again."""
 
@@ -77,6 +91,8 @@ class PlaceView:
     problem: str | None
     places: list[str]
     """How the path could go on."""
+    splits: list[tuple[str, str]]
+    """Names and addresses of forms for the datasets in it, if it holds several."""
 
 
 _KINDS = {
@@ -88,6 +104,9 @@ _KINDS = {
 }
 
 
+_NO_FOLDER = "No folder is allowed yet. Add one under Allowed folders."
+
+
 def place_view(found: PlacesInfo, uri: str) -> PlaceView:
     """What the form says of the place that stands in it."""
     if found.kind is not None:
@@ -95,10 +114,14 @@ def place_view(found: PlacesInfo, uri: str) -> PlaceView:
     elif uri:
         words = "" if found.problem else "What it is will be seen when it is scanned."
     else:
-        words = f"Below {' or '.join(found.places)}." if found.places else "No folder was allowed."
-    return PlaceView(
-        uri, words, found.kind is not None, found.problem if uri else None, found.places
-    )
+        words = f"Below {' or '.join(found.places)}." if found.places else _NO_FOLDER
+    splits = [
+        (split.name, f"/datasets?{urlencode({'uri': split.uri, 'name': split.name})}#register")
+        for split in found.splits
+        if split.problem is None
+    ]
+    problem = found.problem if uri else None
+    return PlaceView(uri, words, found.kind is not None, problem, found.places, splits)
 
 
 def bad_view(info: RunInfo, newest: list[BadSampleInfo]) -> BadView:
@@ -110,16 +133,17 @@ def bad_view(info: RunInfo, newest: list[BadSampleInfo]) -> BadView:
         limit=(
             ""
             if info.on_bad is BadPolicy.FAIL
-            else f"The run stops when more than {_share(info)} of an epoch are bad."
+            else f"The run stops when more than {_allowed(info)} of an epoch are bad."
         ),
         rows=[_bad_row(info, entry) for entry in newest],
         more=f"{older:,} earlier ones: ddlp run bad {info.name} --all" if older > 0 else None,
     )
 
 
-def _share(info: RunInfo) -> str:
+def _allowed(info: RunInfo) -> str:
     """How many samples of an epoch may be bad."""
-    return f"{100 * info.max_bad_share:g} %"
+    count = bad_allowed(info.max_bad_share, info.samples)
+    return f"{count:,} of the {info.samples:,} samples"
 
 
 def dataset_view(info: DatasetInfo) -> DatasetView:
@@ -131,7 +155,7 @@ def dataset_view(info: DatasetInfo) -> DatasetView:
         uri=info.uri,
         state=info.state.value,
         reason=info.reason,
-        work=_WORK.get(info.state),
+        work="Rescan" if _is_rescanned(info) else _WORK.get(info.state),
         progress=progress,
         percent=percent,
         waiting=info.packing.waiting if info.packing else None,
@@ -140,14 +164,34 @@ def dataset_view(info: DatasetInfo) -> DatasetView:
         classes=f"{len(info.classes):,}" if ready else "—",
         size=size(info.total_bytes) if ready else "—",
         rejected=info.rejected,
+        notes=info.notes,
         facts=_facts(info),
         removal=_removal(info),
+        rescan=_rescan(info),
+        rescan_failed=info.rescan is not None and info.rescan.state == "failed",
+        can_rescan=ready and info.packing is None and "@" not in info.name,
         after_removal=(
             f"/datasets?{urlencode({'uri': info.uri, 'name': info.name})}#register"
             if info.state is DatasetState.FAILED and info.packing is None
             else "/datasets"
         ),
     )
+
+
+def _is_rescanned(info: DatasetInfo) -> bool:
+    return info.rescan is not None and info.rescan.state == "scanning"
+
+
+def _rescan(info: DatasetInfo) -> str:
+    """What came of the last rescan."""
+    if info.rescan is None or info.rescan.state == "scanning":
+        return ""
+    if info.rescan.state == "failed":
+        return f"The last rescan failed, and the dataset is as it was: {info.rescan.reason}"
+    if info.rescan.state == "unchanged":
+        return "The last rescan found the same version: nothing has changed."
+    kept = f" The version before is kept for its runs as {info.rescan.earlier}."
+    return "The last rescan made a new version." + (kept if info.rescan.earlier else "")
 
 
 def _removal(info: DatasetInfo) -> str:
@@ -163,6 +207,8 @@ def _removal(info: DatasetInfo) -> str:
 def _progress(info: DatasetInfo) -> tuple[str, int]:
     """How far a scan or a packing is, in words and in percent."""
     seen, packing = info.progress, info.packing
+    if info.rescan is not None and _is_rescanned(info):
+        seen = info.rescan.progress or ScanInfo()
     if packing is None or info.state is not DatasetState.PACKING:
         words = f"{seen.done:,} of {seen.found:,} looked at · {seen.rejected:,} rejected"
         return f"{words} · {size(seen.bytes)}", 100 * seen.done // max(1, seen.found)
@@ -208,6 +254,8 @@ def _facts(info: DatasetInfo) -> list[tuple[str, str]]:
             ("size", size(info.total_bytes)),
             ("version", info.version),
         ]
+    if info.versions:
+        facts.append(("earlier versions", ", ".join(info.versions)))
     return facts
 
 

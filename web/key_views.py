@@ -13,7 +13,8 @@ from ddlp.server.security import needed_scope
 _MAY = {
     Scope.READ: "see runs, datasets, devices and figures, and export them",
     Scope.WORK: "what read may, and what workers and trainers do: make, fetch and report batches",
-    Scope.ADMIN: "everything: make and end runs, add and remove datasets, make and revoke keys",
+    Scope.ADMIN: "everything: make and end runs, add and remove datasets, allow folders, make and "
+    "revoke keys",
 }
 _FOR = {
     Scope.READ: "people who look on, and Prometheus",

@@ -10,8 +10,18 @@ from sqlalchemy.orm import Session
 
 from ddlp.core.messages import DatasetInfo
 from ddlp.core.schedule import CHOICES
+from ddlp.core.schedule.limits import usual_bad_share
 from ddlp.core.types import DatasetState
-from ddlp.server import datasets, outlooks, pictures, pipelines, run_names, runs
+from ddlp.server import (
+    datasets,
+    outlooks,
+    pictures,
+    pipelines,
+    run_clones,
+    run_names,
+    runs,
+    versions,
+)
 from ddlp.server.context import Context, ContextDep, SessionDep
 from ddlp.server.models import Dataset, Run
 from ddlp.server.routes.datasets import find_preview, info
@@ -24,6 +34,7 @@ from ddlp.web.new_run_views import (
     drawn_rows,
     form_view,
     preview_view,
+    text_of,
     values_of,
 )
 from ddlp.web.outlook_views import CheckView, check_view
@@ -43,9 +54,9 @@ def new_run(
     epoch: Epoch = 0,
 ) -> HTMLResponse:
     """The form, filled from the query and from the run that is cloned."""
-    every = [info(context, row) for row in datasets.list_all(session)]
     copied, notices = _cloned(session, clone) if clone else ({}, [])
     values = values_of(request.query_params, copied)
+    every = [info(context, row) for row in _choices(session, values["dataset"], clone)]
     if not values["dataset"]:
         values["dataset"] = _usual_dataset(session, every)
     check, preview = _checked(session, context, values, epoch)
@@ -106,6 +117,17 @@ def _checked(
     return check, preview_view(values, row.samples, epoch) if row.samples else None
 
 
+def _choices(session: Session, chosen: str, clone: str | None) -> list[Dataset]:
+    """The datasets to choose from: those listed, and versions that are asked for."""
+    listed = datasets.list_all(session)
+    asked = [versions.find(session, chosen)] if "@" in chosen else []
+    if clone:
+        run = runs.find(session, clone)
+        asked.append(versions.of_version(session, run.dataset, run.dataset_version))
+    known = {row.id for row in listed}
+    return listed + [row for row in asked if row is not None and row.id not in known]
+
+
 def _usual_dataset(session: Session, every: list[DatasetInfo]) -> str:
     """The dataset of the newest run if it can be used, else the newest that can."""
     ready = {entry.name: entry.created_at for entry in every if entry.state is DatasetState.READY}
@@ -118,11 +140,9 @@ def _usual_dataset(session: Session, every: list[DatasetInfo]) -> str:
 def _cloned(session: Session, ref: str) -> tuple[dict[str, str], list[str]]:
     """All that decides a run, to make another one like it, and what is not as it was."""
     run = runs.find(session, ref)
-    copied = {
-        name: str(value)
-        for name in DEFAULTS
-        if name != "name" and (value := getattr(run, name)) is not None
-    }
+    copied = {name: text_of(value) for name, value in run_clones.settings_of(run).items()}
+    if run.max_bad_share == usual_bad_share(run.samples):
+        copied.pop("max_bad_share", None)
     notices = [f"Cloned from {run.name}. Change what should differ, then create it."]
     if run.strategy not in CHOICES:
         copied["strategy"] = DEFAULTS["strategy"]
@@ -134,11 +154,13 @@ def _cloned(session: Session, ref: str) -> tuple[dict[str, str], list[str]]:
 def _changes(session: Session, run: Run) -> list[str]:
     """What a run was made from that is not there any more as it was."""
     found = []
-    row = session.scalar(select(Dataset).where(Dataset.name == run.dataset))
+    row = versions.find(session, run.dataset)
     if row is None:
         found.append(f"Dataset {run.dataset} was removed since: choose another one.")
     elif row.version != run.dataset_version:
-        found.append(f"Dataset {run.dataset} has changed since: its images are not the same.")
+        before = versions.of_version(session, run.dataset, run.dataset_version)
+        kept = f" To use those of then, choose {before.name}." if before is not None else ""
+        found.append(f"Dataset {run.dataset} has changed since: its images are not the same.{kept}")
     pipeline = next((p for p in pipelines.list_all(session) if p.name == run.pipeline), None)
     if pipeline is None:
         found.append(f"Pipeline {run.pipeline} is not there any more: choose another one.")

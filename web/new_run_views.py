@@ -22,15 +22,27 @@ SHOWN = 9
 """Samples of a preview: a square of them."""
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """A value as it stands in its field."""
     if value is None:
         return ""
+    if isinstance(value, bool):
+        return "true" if value else "false"
     return str(value.value if isinstance(value, Enum) else value)
 
 
 DEFAULTS: dict[str, str] = {
-    name: "" if field.is_required() else _text(field.default)
+    name: "" if field.is_required() else text_of(field.default)
     for name, field in RunCreate.model_fields.items()
+}
+
+_NULLS = ("epochs",)
+"""Fields that say something where they are empty."""
+
+_RESHUFFLE = {
+    "": "unless nothing in the pipeline is random",
+    "true": "yes: every epoch has an order of its own",
+    "false": "no: every epoch has the same order",
 }
 
 _WHEN = {
@@ -118,6 +130,8 @@ class NumberField:
     high: str = ""
     step: str = "1"
     placeholder: str = ""
+    empty_is_null: bool = False
+    """Whether an empty field says something, rather than leaving the default."""
 
 
 @dataclass(frozen=True)
@@ -143,6 +157,8 @@ class FormView:
     window: NumberField
     tails: list[Option]
     policies: list[Option]
+    orders: list[Option]
+    """Whether each epoch has an order of its own."""
     share: NumberField
     advanced: list[NumberField]
     presets: list[Preset]
@@ -180,16 +196,23 @@ def values_of(given: Mapping[str, str], known: Mapping[str, str] | None = None) 
     return base | {name: given[name].strip() for name in DEFAULTS if name in given}
 
 
-def body_of(values: Values) -> dict[str, str]:
-    """The fields as a body for `POST /runs`; what is empty is left out."""
-    return {name: value for name, value in values.items() if value and name in DEFAULTS}
+def body_of(values: Values) -> dict[str, str | None]:
+    """The fields as a body for `POST /runs`; what is empty is left out, or open-ended."""
+    said = {name: value for name, value in values.items() if value and name in DEFAULTS}
+    return {**said, **{name: None for name in _NULLS if not values[name]}}
 
 
 def command_of(values: Values) -> str:
     """The same run on the command line: what is not as usual."""
     parts = ["ddlp", "run", "create", values["dataset"] or "DATASET"]
     for name, value in body_of(values).items():
-        if name != "dataset" and value != DEFAULTS[name]:
+        if name == "dataset" or value == DEFAULTS[name]:
+            continue
+        if value is None:
+            parts.append("--endless")
+        elif name == "reshuffle":
+            parts.append("--reshuffle" if value == "true" else "--no-reshuffle")
+        else:
             parts += [f"--{name.replace('_', '-')}", value]
     return shlex.join(parts)
 
@@ -203,7 +226,7 @@ def form_view(
 ) -> FormView:
     """The form with these values in it."""
     advanced = _advanced(values, settings)
-    below = [field.name for field in advanced] + ["tail", "on_bad", "max_bad_share"]
+    below = [field.name for field in advanced] + ["tail", "on_bad", "max_bad_share", "reshuffle"]
     return FormView(
         name=values["name"],
         datasets=[_dataset(info, values["dataset"]) for info in datasets],
@@ -216,6 +239,7 @@ def form_view(
         window=_window(values),
         tails=[Option(p.value, _TAILS[p], p.value == values["tail"]) for p in TailPolicy],
         policies=[Option(p.value, _BAD[p], p.value == values["on_bad"]) for p in BadPolicy],
+        orders=[Option(v, said, v == values["reshuffle"]) for v, said in _RESHUFFLE.items()],
         share=_share(values),
         advanced=advanced,
         presets=[_preset(values, *preset) for preset in _PRESETS],
@@ -249,12 +273,12 @@ def _pipeline(info: PipelineInfo, chosen: str) -> PipelineChoice:
 def _numbers(values: Values) -> list[NumberField]:
     told = (
         ("batch_size", "Batch size", "samples a batch, for each rank", "1", "65536"),
-        ("epochs", "Epochs", "passes over the dataset", "1", "100000"),
+        ("epochs", "Epochs", "Passes over the dataset. Empty: open-ended.", "1", "100000"),
         ("seed", "Seed", "decides the order and all that is random", "0", str(2**63 - 1)),
-        ("world_size", "Ranks", "processes that train together", "1", "4096"),
+        ("world_size", "Ranks", "Empty: taken from the first trainers.", "1", "4096"),
     )
     return [
-        NumberField(name, label, values[name], hint, low, high)
+        NumberField(name, label, values[name], hint, low, high, empty_is_null=name in _NULLS)
         for name, label, hint, low, high in told
     ]
 
@@ -276,7 +300,7 @@ def _share(values: Values) -> NumberField:
         "max_bad_share",
         "Bad samples allowed",
         values["max_bad_share"],
-        "share of an epoch, 0.01 is 1 %; above 0, one always may",
+        "Share of an epoch; 0.01 is 1 %. Empty: 0.1 %, or 10 samples if that is more.",
         "0",
         "1",
         "any",
@@ -341,8 +365,13 @@ def preview_view(values: Values, samples: int, epoch: int) -> PreviewView:
         ],
         drawn=f"/runs/new/drawn?{urlencode(drawn)}",
         caption=f"{count} of {samples:,} samples, as {values['pipeline']} makes them",
-        following=f"/runs/new?{urlencode({**body_of(values), 'epoch': str(epoch + 1)})}",
+        following=f"/runs/new?{urlencode({**_address(values), 'epoch': str(epoch + 1)})}",
     )
+
+
+def _address(values: Values) -> dict[str, str]:
+    """The fields as a query of the page."""
+    return {name: value or "" for name, value in body_of(values).items()}
 
 
 def drawn_rows(found: Sequence[PreviewSample]) -> list[DrawnRow]:

@@ -27,6 +27,8 @@ class RunRow:
     active: bool
     what: str
     """Dataset, strategy and pipeline."""
+    left: str | None
+    """How much of an incomplete run was not delivered."""
     percent: int
     cpu_percent: float
     csd_percent: float
@@ -135,7 +137,9 @@ def run_list_view(facts: ListFacts, asked: RunListQuery) -> RunListView:
 
 def run_row(info: RunInfo, made: Made, rate: LiveRate | None) -> RunRow:
     """A run as one line of the list."""
-    batches = max(1, info.batches * info.epochs)
+    # An open-ended run is shown as far as it has come, and one epoch more.
+    epochs = info.epochs or 1 + made.consumed // max(1, info.batches)
+    batches = max(1, info.batches * epochs)
     cpu, csd = (min(100.0, 100 * part / batches) for part in (made.cpu, made.csd))
     percent = min(100, 100 * made.consumed // batches)
     per_image, how = joules_per_image(info)
@@ -147,6 +151,7 @@ def run_row(info: RunInfo, made: Made, rate: LiveRate | None) -> RunRow:
         state=info.state.value,
         active=info.state in ACTIVE,
         what=f"{info.dataset} · {info.strategy} · {info.pipeline}",
+        left=f"{info.samples_left:,} samples left" if info.samples_left else None,
         percent=percent,
         cpu_percent=round(cpu, 1),
         csd_percent=round(min(csd, 100 - cpu), 1),
@@ -249,11 +254,8 @@ def _filters(asked: RunListQuery, choices: RunChoices) -> Filters:
 
 
 def _rate(info: RunInfo, rate: LiveRate | None) -> str:
-    """What the trainer takes now; of a run that is over, what was made a second by both prongs."""
-    if rate is not None:
-        return per_second(rate.images_per_s)
-    made, lasted_s = sum(info.images.values()), _seconds(info)
-    return per_second(made / lasted_s) if made and lasted_s else "—"
+    """What trainers receive now; of a run that is over, what they received on average."""
+    return per_second(info.delivered_images_per_s if rate is None else rate.images_per_s)
 
 
 def _seconds(info: RunInfo) -> float | None:

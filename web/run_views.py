@@ -4,11 +4,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ddlp.core.lifecycle import ALLOWED, TERMINAL
+from ddlp.core.lifecycle import ACTIVE, ALLOWED, TERMINAL
 from ddlp.core.messages import EpochInfo, LimitsInfo, RunInfo
 from ddlp.core.messages.audit import AuditInfo
 from ddlp.core.messages.reports import DeviceReport
 from ddlp.core.schedule import CHOICES, STRATEGIES
+from ddlp.core.schedule.limits import bad_allowed
 from ddlp.core.types import EpochState, Prong, RunState, Spending
 from ddlp.core.units import duration, per_second, size
 from ddlp.server.snapshot import Snapshot
@@ -98,6 +99,8 @@ class RunView:
     strategies: list[tuple[str, str]]
     """What it can be switched to, with what that is; none once it is over."""
     limits: list[LimitField]
+    extend_to: int | None
+    """The fewest epochs that it can be extended to; None where it cannot be."""
     world_size: int
     created_at: float
 
@@ -114,7 +117,7 @@ def run_view(facts: RunFacts, seen: Snapshot | None) -> RunView:
         chips=_chips(info, epochs, seen),
         actions=_actions(info.name, state),
         live=seen is not None,
-        percent=100 * facts.consumed // max(1, info.batches * info.epochs),
+        percent=_percent(facts),
         fronts=fronts_view(info, epochs, seen),
         tiles=_tiles(facts, seen),
         spent=_spent(info, seen),
@@ -132,6 +135,7 @@ def run_view(facts: RunFacts, seen: Snapshot | None) -> RunView:
         strategy=info.strategy,
         window=info.reorder_window,
         strategies=[] if over else [(name, STRATEGIES[name].summary) for name in CHOICES],
+        extend_to=_extend_to(info, state),
         limits=[] if over or facts.limits is None else _limits(facts.limits),
         world_size=info.world_size,
         created_at=info.created_at,
@@ -142,16 +146,26 @@ def _actions(name: str, state: RunState) -> list[Action]:
     """What can be done to a run in this state."""
     allowed, address = ALLOWED[state], f"POST /api/v1/runs/{name}"
     found = []
-    if RunState.PAUSED in allowed:
+    if state in ACTIVE and RunState.PAUSED in allowed:
         found.append(Action("Pause", f"{address}/pause", key="p"))
     if state is RunState.PAUSED:
         found.append(Action("Resume", f"{address}/resume", key="p"))
-    if state in (RunState.FAILED, RunState.CANCELLED):
+    if state in TERMINAL and state is not RunState.COMPLETED:
         found.append(Action("Retry", f"{address}/retry", then="/runs/{name}"))
     if RunState.CANCELLED in allowed:
         question = f"Cancel {name}? What it made is discarded, and it cannot be continued."
         found.append(Action("Cancel", f"{address}/cancel", confirm=question, danger=True))
+    if state in TERMINAL:
+        question = f"Delete {name}? Its certificates and figures go with it, for good."
+        delete = f"DELETE /api/v1/runs/{name}"
+        found.append(Action("Delete", delete, then="/", confirm=question, danger=True))
     return found
+
+
+def _extend_to(info: RunInfo, state: RunState) -> int | None:
+    """The next number of epochs of a run that is over and can go on."""
+    done = state in TERMINAL and RunState.PAUSED in ALLOWED[state]
+    return info.epochs + 1 if done and info.epochs is not None else None
 
 
 def _chips(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> list[str]:
@@ -161,12 +175,22 @@ def _chips(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> lis
     window = "" if info.reorder_window is None else f", window {info.reorder_window}"
     many = "" if info.bad_samples == 1 else "s"
     return [
-        f"epoch {number + 1} of {info.epochs}",
+        f"epoch {number + 1}" + (f" of {info.epochs}" if info.epochs else ""),
         f"{info.strategy}{window}",
         f"batch {info.batch_size}",
         f"seed {info.seed}",
         *([f"{info.bad_samples:,} bad sample{many}"] if info.bad_samples else []),
+        *([f"{info.samples_left:,} samples left"] if info.samples_left else []),
     ]
+
+
+def _percent(facts: RunFacts) -> int:
+    """How much of the run is done; of an open-ended one, how much of its newest epoch."""
+    info = facts.info
+    if info.epochs is not None:
+        return 100 * facts.consumed // max(1, info.batches * info.epochs)
+    begun = [epoch for epoch in facts.epochs if epoch.consumed]
+    return 100 * begun[-1].consumed // max(1, begun[-1].batches) if begun else 0
 
 
 def _tiles(facts: RunFacts, seen: Snapshot | None) -> list[Tile]:
@@ -176,7 +200,7 @@ def _tiles(facts: RunFacts, seen: Snapshot | None) -> list[Tile]:
     if seen:
         first = Tile(per_second(seen.delivered_images_per_s), "images/s delivered")
     else:
-        first = Tile(f"{sum(info.images.values()):,}", "images made")
+        first = Tile(per_second(info.delivered_images_per_s), "images/s delivered, on average")
     waiting = Tile("—" if wait is None else f"{100 * wait:.1f} %", "of training time spent waiting")
     return [first, waiting, Tile(each, "per image", how), _time_tile(facts, seen)]
 
@@ -187,11 +211,13 @@ def _time_tile(facts: RunFacts, seen: Snapshot | None) -> Tile:
     if seen is None:
         ended = info.ended_at or time.time()
         return Tile(duration(ended - (info.started_at or info.created_at)), "in all")
+    if info.epochs is None:  # as many as training asks for
+        return Tile(duration(time.time() - (info.started_at or info.created_at)), "so far")
     left = info.batches * info.epochs - facts.consumed
     epochs = -(-left // max(1, info.batches))
     what = f"left for {epochs:,} epochs" if epochs > 1 else "left"
     rate = seen.delivered_images_per_s
-    if seen.state is RunState.PAUSED or rate <= 0:
+    if seen.state is RunState.PAUSED or not rate:
         return Tile("—", what)
     return Tile(duration(left * info.batch_size / rate), what)
 
@@ -217,7 +243,8 @@ def _epoch_row(epoch: EpochInfo) -> EpochRow:
 
 
 def _facts(info: RunInfo) -> list[tuple[str, str]]:
-    bad = f"{info.on_bad.value}, at most {100 * info.max_bad_share:g} % of an epoch"
+    allowed = bad_allowed(info.max_bad_share, info.samples)
+    bad = f"{info.on_bad.value}, at most {allowed:,} in an epoch"
     return [
         ("dataset", f"{info.dataset} · {info.samples:,} samples · {info.dataset_version[:12]}"),
         ("storage form", info.storage or "not known"),

@@ -9,7 +9,7 @@ from ddlp.loader import DualLoader
 model = ...                                  # yours
 optimiser = torch.optim.AdamW(model.parameters())
 
-with DualLoader(run="{run}", url="{url}"{ranks}) as loader:
+with DualLoader(run="{run}", url="{url}"{ranks}, start=0) as loader:
     for epoch in range(loader.epoch, loader.epochs):
         for images, labels in loader:        # one pass is one epoch
             loss = torch.nn.functional.cross_entropy(model(images), labels)

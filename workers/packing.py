@@ -177,7 +177,7 @@ class PackBench:
             if index.version != spec.dataset_version:
                 raise InvalidInput(
                     f"{path} has version {index.version[:12]}, not {spec.dataset_version[:12]}; "
-                    "register the dataset again"
+                    "rescan the dataset"
                 )
             self._jobs.pop(packing, None)
             while len(self._jobs) >= _KEPT:

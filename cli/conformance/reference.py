@@ -105,7 +105,7 @@ def add_dataset(client: Client, data: Path) -> str:
     if info["samples"] != IMAGES:
         raise InvalidInput(
             f"the server finds {info['samples']} images in {folder}, not {IMAGES}; have it forget "
-            f"them (ddlp dataset remove {name}), and give an empty folder with --data"
+            f"them (ddlp dataset delete {name}), and give an empty folder with --data"
         )
     return name
 

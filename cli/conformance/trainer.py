@@ -11,10 +11,12 @@ from ddlp.cli.conformance.reference import Host
 from ddlp.core.batchfile import Array, BatchId
 from ddlp.core.errors import DamagedBatch, WaitTimeout
 from ddlp.core.messages import Fed, FedBatch, FeedRequest, TrainerAccount
+from ddlp.core.sessions import Start
 from ddlp.core.types import RunState
 from ddlp.loader.buffers import Buffers
-from ddlp.loader.feed import RemoteFeed
+from ddlp.loader.feed import Going
 from ddlp.loader.readers.choice import Readers, ReadOptions
+from ddlp.loader.remote import RemoteFeed
 
 _POLL_S = 1.0
 _AHEAD = 4
@@ -36,6 +38,7 @@ class Trainer:
 
     def __init__(self, url: str, run: str, device: str, patience_s: float) -> None:
         self._feed = RemoteFeed(url, run, rank=0, world_size=1)
+        self._feed.begin(Going(Start.CONTINUE))
         self._readers = Readers(ReadOptions(), Buffers())
         self._device = device
         self._patience_s = patience_s

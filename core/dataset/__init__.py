@@ -3,7 +3,7 @@
 from ddlp.core.dataset.index import DatasetIndex, Heads, Rejected
 from ddlp.core.dataset.progress import ScanOptions, ScanProgress
 from ddlp.core.dataset.scan import scan
-from ddlp.core.dataset.writer import IndexSummary, delete_index
+from ddlp.core.dataset.writer import IndexSummary, delete_index, move_index
 
 __all__ = [
     "DatasetIndex",
@@ -13,5 +13,6 @@ __all__ = [
     "ScanOptions",
     "ScanProgress",
     "delete_index",
+    "move_index",
     "scan",
 ]

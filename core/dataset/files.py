@@ -14,7 +14,7 @@ from ddlp.core.image.backend import read_fully
 
 READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
 """For reading; what blocks when it is opened, a pipe, is not waited for."""
-CHANGED = "it was changed after it was indexed; register the dataset again"
+CHANGED = "it was changed after it was indexed"
 IMAGE_SUFFIXES = frozenset({".jpg", ".jpeg", ".png", ".webp", ".bmp", ".tif", ".tiff"})
 
 
@@ -49,8 +49,8 @@ class Fence:
         if any(os.path.commonpath([real, limit]) == limit for limit in self._limits):
             return
         raise InvalidInput(
-            f"{path} leads to {real}, outside the folders allowed; copy it, or allow that place "
-            "with ddlp up --allow"
+            f"{path} leads to {real}, outside the allowed folders; copy it, or allow that place "
+            "with: ddlp roots add FOLDER"
         )
 
 

@@ -67,6 +67,8 @@ class DatasetIndex:
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.cure = ""
+        """What to do about a file that was changed since, if whoever opened the index knows."""
         self._touched = 0
         self._pixels: npt.NDArray[np.uint8] | None = None
         self._pixels_map: mmap.mmap | None = None
@@ -89,7 +91,7 @@ class DatasetIndex:
             struct.error,
         ) as error:
             raise InvalidInput(
-                f"{path} is not a dataset index of this version ({error}); register it again"
+                f"{path} is not a dataset index of this version ({error}); rescan its dataset"
             ) from error
 
     def _open(self) -> None:
@@ -103,6 +105,7 @@ class DatasetIndex:
         self.classes: tuple[str, ...] = tuple(head["classes"])
         self.kind: str = head["kind"]
         self.packing: dict[str, Any] | None = head.get("packing")
+        self.notes = [str(note) for note in head.get("notes", [])]
         if self.kind not in KINDS:
             raise ValueError(f"its kind is {self.kind!r}")
         if not all(isinstance(text, str) for text in (self.version, *self.classes)):
@@ -308,7 +311,7 @@ class DatasetIndex:
         return self._container(0)
 
     def _damaged(self, what: str) -> InvalidInput:
-        return InvalidInput(f"{self.path} is damaged ({what}); register the dataset again")
+        return InvalidInput(f"{self.path} is damaged ({what}); rescan its dataset")
 
 
 @dataclass(frozen=True)

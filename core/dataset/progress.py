@@ -21,6 +21,8 @@ class ScanOptions:
     """Folders that links and manifests may lead to, beside the dataset's own; None: anywhere."""
     check: Literal["quick", "full"] = "quick"
     """`quick` reads heads, and the ends of JPEGs; `full` decodes every sample."""
+    as_classes: bool = False
+    """Take folders such as `train` and labels such as `a|b` as the names of classes."""
     threads: int = min(16, 4 * (os.cpu_count() or 1))
 
     def __post_init__(self) -> None:

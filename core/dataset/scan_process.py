@@ -40,11 +40,12 @@ class ScanRequest(Message):
     allowed: tuple[Path, ...] | None
     check: Literal["quick", "full"]
     threads: int
+    as_classes: bool = False
 
     @property
     def options(self) -> ScanOptions:
         """How to go about it."""
-        return ScanOptions(self.allowed, self.check, self.threads)
+        return ScanOptions(self.allowed, self.check, self.as_classes, self.threads)
 
 
 class ScanLine(Message):
@@ -77,7 +78,12 @@ def scan_apart(
     is left behind.
     """
     request = ScanRequest(
-        uri=uri, into=into, allowed=options.allowed, check=options.check, threads=options.threads
+        uri=uri,
+        into=into,
+        allowed=options.allowed,
+        check=options.check,
+        threads=options.threads,
+        as_classes=options.as_classes,
     )
     try:
         with _child(request) as child:
@@ -175,7 +181,7 @@ def _last_words(status: int | None, uri: Path, current: str) -> str:
     place = f"at or soon after {current}" if current else "at one of its first files"
     return (
         f"the scan of {uri} was ended {how} {place}; if a file there crashes its decoder, move it "
-        "away, then add the dataset again"
+        "away, then scan it again"
     )
 
 

@@ -25,6 +25,7 @@ from ddlp.core.dataset.spool import Spool
 
 _PIECE = 1 << 18
 _COPY_BYTES = 1 << 22
+_MOST_NOTES = 100
 
 
 @dataclass(frozen=True)
@@ -77,6 +78,13 @@ def delete_index(path: Path) -> None:
     pixels_beside(path).unlink(missing_ok=True)
 
 
+def move_index(path: Path, to: Path) -> None:
+    """Put an index in the place of one of the same version; whoever has that open keeps it."""
+    if pixels_beside(path).exists():
+        pixels_beside(path).replace(pixels_beside(to))
+    path.replace(to)
+
+
 class IndexWriter:
     """Collects samples, files and rejections below a folder of its own, and finishes the index."""
 
@@ -85,6 +93,8 @@ class IndexWriter:
         self.samples = Spool(folder, "samples")
         self.rejected = 0
         self.first_rejected: tuple[str, str] | None = None
+        self.notes: list[str] = []
+        """What the scan left out or took in an unusual way, a sentence each."""
         self._files: list[tuple[int, int, int]] = []
         self._file_names = bytearray()
         self._rejected: IO[bytes] = (folder / "rejected").open("wb")
@@ -106,6 +116,11 @@ class IndexWriter:
         self.rejected += 1
         self.first_rejected = self.first_rejected or (name, reason)
 
+    def note(self, sentence: str) -> None:
+        """Remember what whoever registers the dataset must be told."""
+        if len(self.notes) < _MOST_NOTES:
+            self.notes.append(sentence.encode(errors="backslashreplace").decode())
+
     def close(self) -> None:
         """Write out what is buffered; nothing can be added from now on."""
         for spool in (self.samples, self._rejected, self._rejected_ends):
@@ -125,6 +140,7 @@ class IndexWriter:
             "rejected": self.rejected,
             "pixels": _describe(head.pixels),
             "packing": head.packing,
+            "notes": self.notes,
         }
         version = _assemble(self.folder / "index", fields, sections, head.version)
         if head.pixels is not None and head.pixels.beside is not None:

@@ -5,6 +5,9 @@ from ddlp.core.image import jpeg, pillow
 from ddlp.core.image.choice import backend
 from ddlp.core.image.head import ImageHead, check_size
 
+_NEEDED_WHOLE = (b"GIF8", b"II*\0", b"MM\0*")
+"""GIF and TIFF say only at their end whether they hold more than one picture."""
+
 
 def probe(data: bytes) -> ImageHead:
     """The head of a whole file; a JPEG is walked to its end, so that a truncated one is found."""
@@ -19,6 +22,8 @@ def probe_head(data: bytes) -> ImageHead | None:
         raise BadSample("it is empty")
     if jpeg.is_jpeg(data):
         return jpeg.walk(data, whole=False)
+    if data.startswith(_NEEDED_WHOLE):
+        return None
     try:
         return pillow.pillow_head(data)
     except BadSample:

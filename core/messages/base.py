@@ -6,6 +6,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
+DatasetName = Annotated[
+    str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}(@[0-9a-f]{8,64})?$", max_length=80)
+]
+"""A dataset, or one version of it: `photos`, `photos@1a2b3c4d`."""
+
 _ADDRESSES = frozenset({"new", "compare", "cancel", "forecast"})
 
 

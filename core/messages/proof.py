@@ -16,9 +16,21 @@ class ProofInfo(Message):
     samples: int = Field(description="Samples of the dataset.")
     exactly_once: bool | None = Field(
         description="Whether every epoch delivered each sample exactly once; null while nothing "
-        "speaks against it and not all epochs were checked."
+        "speaks against it and not everything was checked, or can be."
+    )
+    unbroken: bool | None = Field(
+        None,
+        description="Whether one unbroken line of training sessions received them: each went on "
+        "from a checkpoint of the one before it; null likewise.",
     )
     problems: dict[str, list[str]] = Field(description="What is wrong, by epoch or for the run.")
+    lost: dict[str, list[str]] = Field(
+        {}, description="Training that was lost with a session, by epoch."
+    )
+    taken_over: list[str] = Field([], description="The runs that this one went on from, and where.")
+    missing: list[str] = Field(
+        [], description="Parts of the proof whose certificates are not here."
+    )
     bad: dict[str, list[str]] = Field(
         description="Samples that were skipped or replaced, by epoch; the first hundred by name."
     )

@@ -53,7 +53,10 @@ class PartReport(Message):
     images: int = Field(description="Made by all devices.")
     delivered: int = Field(description="Taken by the trainers.")
     seconds: float | None = Field(description="From its start to its end, or to now.")
-    images_per_s: float | None = Field(description="Taken by the trainers in that time.")
+    measured_s: float = Field(0.0, description="Time in which the throughput was measured.")
+    images_per_s: float | None = Field(
+        description="Throughput: docs/telemetry.md defines it; null where it was not measured."
+    )
     stall: StallInfo
     devices: list[DeviceReport]
     cpu_s_per_1000_images: float | None
@@ -77,6 +80,7 @@ class RunReport(Message):
     id: uuid.UUID
     run: str
     state: str
+    samples_left: int | None = Field(None, description="Of an incomplete run: not delivered.")
     conditions: dict[str, Any] = Field(description="What decides the run, in words.")
     whole: PartReport
     epochs: list[EpochReport] = Field(description="The last ones, the newest first.")

@@ -89,10 +89,21 @@ class QuarantinePage(Message):
     samples: list[QuarantinedInfo]
 
 
+class SplitInfo(Message):
+    """One of several datasets in a folder, such as its training images."""
+
+    uri: str
+    name: str = Field(description="A name for a dataset of it.")
+    problem: str | None = Field(description="Why it cannot be registered as it stands.")
+
+
 class PlacesInfo(Message):
     """What lies at a place on the server, and how the path could go on."""
 
     kind: str | None = Field(description="The storage form that it looks like.")
     problem: str | None = Field(description="Why it cannot be registered as it stands.")
+    splits: list[SplitInfo] = Field(
+        [], description="The datasets that lie in it, if it holds several."
+    )
     places: list[str] = Field(description="Folders and files that begin so, by name.")
     more: bool = Field(description="Whether some were left off.")

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from ddlp.core.messages.base import Message, Name, RunName
+from ddlp.core.messages.base import DatasetName, Message, Name, RunName
 from ddlp.core.messages.limits import (
     CPU_BYTES,
     CPU_WINDOW,
@@ -34,6 +34,11 @@ class DatasetCreate(Message):
     check: Literal["quick", "full"] = Field(
         "quick", description="quick reads each image's head, full decodes each image."
     )
+    as_classes: bool = Field(
+        False,
+        description="Take folders such as train and val, and labels such as 0.5 or a|b, as the "
+        "names of classes.",
+    )
 
 
 class ScanInfo(Message):
@@ -43,6 +48,17 @@ class ScanInfo(Message):
     done: int = Field(0, description="Of these, looked at.")
     rejected: int = Field(0, description="Of these, found bad and left out.")
     bytes: int = Field(0, description="Encoded bytes of what was looked at.")
+
+
+class RescanInfo(Message):
+    """What came of the last rescan of a dataset, or how far it has come."""
+
+    state: Literal["scanning", "done", "unchanged", "failed"]
+    progress: ScanInfo | None = Field(None, description="How far it has come, while it scans.")
+    reason: str | None = Field(None, description="Why it failed; the dataset is as it was.")
+    earlier: str | None = Field(
+        None, description="Name of the version before, which is kept while there are runs of it."
+    )
 
 
 class DatasetInfo(Message):
@@ -61,8 +77,14 @@ class DatasetInfo(Message):
     classes: list[str]
     total_bytes: int
     rejected: int = Field(description="Files that were found bad and left out.")
+    notes: list[str] = Field([], description="What else the scan left out or did not read.")
+    as_classes: bool = Field(False, description="Whether names like splits are classes.")
     progress: ScanInfo
     packing: PackingInfo | None = Field(None, description="Of one that was packed here.")
+    rescan: RescanInfo | None = Field(None, description="Of one that was rescanned.")
+    versions: list[str] = Field(
+        [], description="Names of earlier versions that are kept; told of a single dataset only."
+    )
     lossy: bool | None = Field(
         None,
         description="Whether its shards hold other pixels than their origin; null if unpacked.",
@@ -120,11 +142,18 @@ class RunCreate(Message):
     """Everything that decides a run."""
 
     name: RunName | None = Field(None, description="A name for it; made up where left out.")
-    dataset: Name
+    dataset: DatasetName
     pipeline: Name = "imagenet-train"
     batch_size: int = Field(64, ge=1, le=65_536)
-    epochs: int = Field(1, ge=1, le=100_000)
+    epochs: int | None = Field(
+        1, ge=1, le=100_000, description="Passes over the data; null to let training decide."
+    )
     seed: int = Field(0, ge=0, lt=2**63)
+    reshuffle: bool | None = Field(
+        None,
+        description="Whether each epoch has an order of its own. By default it has, unless nothing "
+        "in the pipeline is random: then every epoch gives the same batches, as validation needs.",
+    )
     strategy: str = Field("wrr", max_length=32)
     reorder_window: int | None = Field(
         None,
@@ -135,20 +164,25 @@ class RunCreate(Message):
     calibration: int = Field(
         10, ge=1, le=10_000, description="Batches a device makes before its rate is trusted."
     )
-    world_size: int = Field(1, ge=1, le=4096)
+    world_size: int | None = Field(
+        None,
+        ge=1,
+        le=4096,
+        description="Ranks that share the run; taken from the first trainers by default.",
+    )
     tail: TailPolicy = Field(
         TailPolicy.SHORT,
         description="What becomes of samples that do not fill a batch for each rank.",
     )
     on_bad: BadPolicy = Field(
-        BadPolicy.FAIL, description="What a sample that cannot be used does to its batch."
+        BadPolicy.SKIP, description="What a sample that cannot be used does to its batch."
     )
-    max_bad_share: float = Field(
-        0.01,
+    max_bad_share: float | None = Field(
+        None,
         ge=0,
         le=1,
-        description="Share of an epoch's samples that may be bad before the run fails; "
-        "above 0, one always may.",
+        description="Share of an epoch's samples that may be bad before the run fails; above 0, "
+        "one always may. By default 0.001, or 10 samples if that is more, but at most a tenth.",
     )
     cpu_window: CpuWindow | None = Field(
         None, description=f"{CPU_WINDOW}; the server's setting where left out."
@@ -159,6 +193,18 @@ class RunCreate(Message):
     csd_store_bytes: StoreBytes | None = Field(
         None, description=f"{CSD_BYTES}; the server's setting where left out."
     )
+
+
+class RunClone(RunCreate):
+    """Make a run like another one; what is given takes the place of what that one has."""
+
+    dataset: DatasetName = Field("", description="That of the run that is cloned where left out.")
+
+
+class RunDeleted(Message):
+    """A run that was deleted."""
+
+    deleted: str = Field(description="Its name.")
 
 
 class StrategyChange(Message):
@@ -172,6 +218,12 @@ class ReplayCreate(Message):
     """Make a run that delivers the batches of another one in the same order."""
 
     name: RunName | None = Field(None, description="A name for it; made up where left out.")
+
+
+class RunExtend(Message):
+    """Give a run more epochs."""
+
+    epochs: int = Field(ge=1, le=100_000, description="How many it has then, those done included.")
 
 
 class RetryCreate(Message):
@@ -208,6 +260,8 @@ class EpochInfo(Message):
     meeting_point: int | None
     made: dict[str, int] = Field(description="Batches made, by prong.")
     consumed: int
+    begun: bool = Field(True, description="Whether any of its batches were handed to a trainer.")
+    taken_over: int = Field(0, description="Batches of it that an earlier run had delivered.")
     delivered: dict[str, int] = Field(description="Batches consumed, by the prong that made them.")
     started_at: float
     ended_at: float | None
@@ -239,7 +293,7 @@ class RunInfo(Message):
     pipeline_hash: str
     engine: str = Field(description="The engines that made its batches, separated by commas.")
     batch_size: int
-    epochs: int
+    epochs: int | None = Field(description="Null where training decides.")
     seed: int
     strategy: str
     reorder_window: int | None
@@ -247,6 +301,10 @@ class RunInfo(Message):
     replay_of: uuid.UUID | None = Field(description="The run whose order it follows.")
     retry_of: uuid.UUID | None = Field(None, description="The run that it tries again.")
     world_size: int
+    fixed_ranks: bool = Field(
+        False, description="Whether the world size was chosen; else the first trainers set it."
+    )
+    reshuffle: bool = Field(True, description="Whether each epoch has an order of its own.")
     tail: TailPolicy
     on_bad: BadPolicy
     max_bad_share: float
@@ -259,8 +317,16 @@ class RunInfo(Message):
     samples: int
     batches: int = Field(description="Batches an epoch.")
     images: dict[str, int] = Field(description="Images made so far, by prong.")
+    delivered: int = Field(0, description="Images that trainers received.")
+    delivered_images_per_s: float | None = Field(
+        None, description="Throughput over the whole run; null where it was not measured."
+    )
+    measured_s: float = Field(0.0, description="Time in which the throughput was measured.")
     images_per_s: dict[str, float | None] = Field(
-        description="By prong, from the first second it made something to the last."
+        description="The throughput by the prong that made the images; the parts add up to it."
+    )
+    samples_left: int | None = Field(
+        None, description="Of an incomplete run: samples that no trainer received."
     )
     wait_share: float | None = Field(description="Share of the trainer's time spent waiting.")
     stall: StallInfo = Field(description="Where the trainer's seconds went, over the whole run.")

@@ -139,6 +139,7 @@ class WorkSpec(Message):
     pipeline_hash: str
     plan: RunPlan
     on_bad: BadPolicy = BadPolicy.FAIL
+    cure: str = Field("", description="What to do about a file that changed since the scan.")
 
 
 class Lease(Message):

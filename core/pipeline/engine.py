@@ -7,6 +7,7 @@ import numpy.typing as npt
 
 from ddlp.core.batchfile import Array
 from ddlp.core.dataset import DatasetIndex
+from ddlp.core.dataset.files import CHANGED
 from ddlp.core.errors import BadSample
 from ddlp.core.image import Slot, backend, engine_name
 from ddlp.core.mishap import NAME_LENGTH, REASON_LENGTH, Mishap
@@ -87,6 +88,8 @@ class Engine:
 
     def _mishap(self, epoch: int, sample: int, reason: str, slot: Slot) -> Mishap:
         name = _clipped(self._index.name(sample), NAME_LENGTH)
+        if reason == CHANGED and self._index.cure:
+            reason = f"{reason}; {self._index.cure}"
         if self._on_bad is BadPolicy.FAIL:
             raise BadSample(f"{name} cannot be used: {reason}")
         substitute = None

@@ -72,6 +72,11 @@ class Pipeline:
         return cls(decode or Decode(), stages, normalize, label_map, width, height, extras)
 
     @property
+    def draws(self) -> bool:
+        """Whether anything in it is random: otherwise an image comes out the same each time."""
+        return any(step.draws for step in (*self.steps, *self.extra_steps))
+
+    @property
     def steps(self) -> tuple[Geometric | PixelTransform, ...]:
         """The steps of all stages in order; a step's place here is part of its random key."""
         return tuple(step for stage in self.stages for step in stage.steps)

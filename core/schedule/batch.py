@@ -55,6 +55,8 @@ class Batch:
     """How many it holds, once it is made; fewer than planned where bad ones were left out."""
     bad: int = 0
     """How many of those planned could not be used when it was made last."""
+    bad_example: str | None = field(default=None, metadata={"kept": False})
+    """One of these, and why."""
     ready_at: float | None = None
     position: int | None = None
     """Its place in the order of delivery, once it was dealt."""

@@ -1,4 +1,7 @@
-"""The two-ended cursor over the batches of an epoch: what has never been given out lies between."""
+"""The two-ended cursor over the batches of an epoch: what has never been given out lies between.
+
+Short batches come after all others: they are given out once both ends have met.
+"""
 
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
@@ -8,10 +11,13 @@ from ddlp.core.types import End
 
 @dataclass
 class Frontier:
-    """Batches head..tail-1 are untouched; lost ones wait in `returned` to be given out again."""
+    """Batches head..tail-1 and short..last-1 are untouched; lost ones wait in `returned`."""
 
     head: int
     tail: int
+    short: int = 0
+    """The first short batch that nobody has been given."""
+    last: int = 0
     returned: set[int] = field(default_factory=set)
     _line: list[tuple[float, int]] = field(default_factory=list)
     """Lost ones in the order in which they are needed; some may have been taken meanwhile."""
@@ -19,21 +25,28 @@ class Frontier:
     @property
     def untouched(self) -> int:
         """Batches that nobody has been given."""
-        return self.tail - self.head
+        return self.tail - self.head + self.last - self.short
 
     @property
     def met(self) -> bool:
-        """Whether both ends have met and nothing waits to be given out again."""
-        return self.head >= self.tail and not self.returned
+        """Whether all was given out and nothing waits to be given out again."""
+        return not self.untouched and not self.returned
 
     def next(self, end: End) -> int:
         """The batch that would be taken from an end."""
+        if self.head >= self.tail:
+            return self.short
         return self.head if end is End.HEAD else self.tail - 1
 
     def take(self, end: End, stop: int) -> int | None:
         """The next batch from an end: below `stop` from the head, at it or above from the tail."""
         index = self.next(end)
-        if self.head >= self.tail or (index >= stop if end is End.HEAD else index < stop):
+        if not self.untouched:
+            return None
+        if self.head >= self.tail:
+            self.short += 1
+            return index
+        if index >= stop if end is End.HEAD else index < stop:
             return None
         if end is End.HEAD:
             self.head += 1

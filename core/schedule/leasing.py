@@ -94,7 +94,7 @@ class Leasing(ScheduleState):
         """The next untouched batch for a prong; one that is alone makes what must come next."""
         self._settle(epoch)
         alive = self.fleet.alive(self.strategy.prongs)
-        if len(self.strategy.wanted(epoch, self.fleet.rates())) == 1:
+        if len(self.wanted(epoch)) == 1:
             others = [p for p in alive if p is not prong and self._worth(epoch, p, now)]
             due = epoch.take([head(epoch), tail(epoch)], set() if others else self.urgent(epoch))
             if due is not None:
@@ -103,7 +103,7 @@ class Leasing(ScheduleState):
 
     def open_next(self) -> bool:
         """Open the next epoch early, when all of the last one is given out."""
-        if self.next_epoch >= self.plan.epochs or self.next_epoch > min(self.rank_epoch) + 1:
+        if not self.plan.has_epoch(self.next_epoch) or self.next_epoch > min(self.rank_epoch) + 1:
             return False
         if any(epoch.frontier.untouched for epoch in self.open_epochs()):
             return False
@@ -121,7 +121,7 @@ class Leasing(ScheduleState):
         """What ranks cannot do without: what is dealt next, and lost ones that hold a step."""
         due: set[int] = set()
         if epoch.number in self.rank_epoch and not self.is_ahead(epoch):
-            wanted = self.strategy.wanted(epoch, self.fleet.rates())
+            wanted = self.wanted(epoch)
             due = {index for end in wanted if (index := epoch.next(end)) is not None}
         return epoch.lost_steps() | due
 

@@ -6,6 +6,10 @@ from fractions import Fraction
 
 from ddlp.core.types import BadPolicy, Prong
 
+_USUAL_SHARE = 0.001
+_USUAL_FEW = 10
+_LARGEST_SHARE = 0.1
+
 
 @dataclass(frozen=True)
 class Limits:
@@ -49,12 +53,28 @@ class Limits:
     """Share of an epoch's samples that may be bad before the run is given up."""
 
     def bad_allowed(self, samples: int) -> int:
-        """How many of an epoch's samples may be bad.
+        """How many of an epoch's samples may be bad."""
+        return bad_allowed(self.bad_share, samples)
 
-        The share is of the whole epoch, so that the order in which batches are made does not decide
-        whether a run fails; a single bad sample only does where the share is 0.
-        """
-        if self.bad_share <= 0:
-            return 0
-        share = Fraction(str(self.bad_share))  # as it was written: as a float, 0.29 of 100 is 28
-        return max(1, math.floor(share * samples))
+
+def bad_allowed(share: float, samples: int) -> int:
+    """How many of so many samples may be bad.
+
+    The share is of the whole epoch, so that the order in which batches are made does not decide
+    whether a run fails; a single bad sample only does where the share is 0.
+    """
+    if share <= 0:
+        return 0
+    exact = Fraction(str(share))  # as it was written: as a float, 0.29 of 100 is 28
+    return max(1, math.floor(exact * samples))
+
+
+def usual_bad_share(samples: int) -> float:
+    """The share that may be bad by default: one in a thousand, or ten samples if that is more.
+
+    Of a small dataset ten would be a large part: there it is a tenth at the most.
+    """
+    if samples < 1:
+        return _USUAL_SHARE
+    few = math.ceil(Fraction(_USUAL_FEW, samples) * 10**6) / 10**6
+    return max(_USUAL_SHARE, min(few, _LARGEST_SHARE))

@@ -14,7 +14,8 @@ from ddlp.core.schedule.fleet import Fleet
 from ddlp.core.schedule.limits import Limits
 from ddlp.core.schedule.reports import Changes, Void
 from ddlp.core.schedule.strategies import Strategy
-from ddlp.core.types import EpochState, Prong
+from ddlp.core.sessions import Checkpoint, Joined
+from ddlp.core.types import End, EpochState, Prong
 
 _REST_S = 0.5
 _LONGEST_REST_S = 15.0
@@ -41,8 +42,12 @@ class ScheduleState:
     next_token: int = 1
     next_epoch: int = 0
     rank_epoch: list[int] = field(default_factory=list)
-    doom: str | None = None
-    """Why the run cannot go on: a batch whose attempts are used up, or too many bad samples."""
+    sessions: dict[int, Joined] = field(default_factory=dict)
+    """The session of each rank, how it comes to its next epoch, and the checkpoint before it."""
+    checkpoint: Checkpoint | None = None
+    """The last state that is known to have been taken."""
+    _doomed: dict[tuple[int, int], str] = field(default_factory=dict)
+    """Batches that cannot be made, with the reason; the run fails when one of them is due."""
     _dirty: dict[tuple[int, int], Batch] = field(default_factory=dict)
     _void: list[Void] = field(default_factory=list)
     _mishaps: dict[tuple[int, int], tuple[Mishap, ...]] = field(default_factory=dict)
@@ -70,6 +75,7 @@ class ScheduleState:
         over = {n for n, epoch in self.epochs.items() if epoch.state is not EpochState.OPEN}
         for number in over:
             del self.epochs[number]
+        self._doomed = {at: why for at, why in self._doomed.items() if at[0] not in over}
         for line in self._held.values() if over else ():
             line[:] = [batch for batch in line if batch.epoch not in over]
         return changed
@@ -102,6 +108,48 @@ class ScheduleState:
     def open_epochs(self) -> list[EpochSchedule]:
         """The epochs that are not over, the oldest first."""
         return [epoch for epoch in self.epochs.values() if epoch.state is EpochState.OPEN]
+
+    def wanted(self, epoch: EpochSchedule) -> list[End]:
+        """From which end the next batch is dealt: the first of these that has one ready."""
+        if epoch.position >= epoch.segment.full:
+            return [End.HEAD]  # short batches come last, in their order
+        return self.strategy.wanted(epoch, self.fleet.rates())
+
+    def is_doomed(self, batch: Batch) -> bool:
+        """Whether a batch cannot be made."""
+        return (batch.epoch, batch.index) in self._doomed
+
+    def note_doom(self, batch: Batch, reason: str) -> None:
+        """Give a batch up: the run fails once everything before it was delivered."""
+        self._doomed.setdefault((batch.epoch, batch.index), reason)
+
+    @property
+    def expected_failure(self) -> str | None:
+        """Why the run will fail, should training come to it."""
+        return next(iter(self._doomed.values()), None)
+
+    @property
+    def doom(self) -> str | None:
+        """Why the run cannot go on: a batch that cannot be made is due."""
+        for (number, index), reason in self._doomed.items():
+            epoch = self.epochs.get(number)
+            batch = epoch.under_way.get(index) if epoch is not None else None
+            if epoch is not None and batch is not None and self._is_due(epoch, batch):
+                return reason
+        return None
+
+    def _is_due(self, epoch: EpochSchedule, batch: Batch) -> bool:
+        """Whether nothing can be delivered to some rank before a batch."""
+        ranks = [rank for rank, number in enumerate(self.rank_epoch) if number == epoch.number]
+        if batch.state.in_flight or not ranks:
+            return False  # another attempt may succeed, or nobody asks for it yet
+        if batch.position is not None:
+            step, rank = divmod(batch.position - epoch.segment.position, epoch.segment.world_size)
+            return rank in ranks and epoch.acknowledged[rank] >= step
+        due = [index for end in self.wanted(epoch) if (index := epoch.next(end)) is not None]
+        coming = [found for index in due if (found := epoch.under_way.get(index)) is not None]
+        blocked = batch.index in due and all(self.is_doomed(found) for found in coming)
+        return blocked and all(epoch.acknowledged[r] >= epoch.dealt_to(r) for r in ranks)
 
     def new_token(self) -> int:
         """A fencing token above all before it."""

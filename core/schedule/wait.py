@@ -50,7 +50,7 @@ def blamed(run: RunSchedule, epoch: int) -> dict[Prong, float]:
     at_work = {batch.prong for batch in under_way if batch.state is BatchState.LEASED}
     rates = run.fleet.rates()
     again = any(b.position is not None for b in under_way) or schedule.lost_steps()
-    if len(run.strategy.wanted(schedule, rates)) > 1 and not again:
+    if len(run.wanted(schedule)) > 1 and not again:
         weights = {prong: rates[prong] or 1.0 for prong in sorted(at_work)}
         return {prong: weight / sum(weights.values()) for prong, weight in weights.items()}
     awaited = _awaited(run, schedule)

@@ -77,7 +77,11 @@ class Working(Leasing):
         if known and known.token == token and known.state in _MADE:
             return False
         batch = self.in_hand(epoch, index, token)
+        self._doomed.pop((epoch, index), None)  # another attempt at it was given up before
         planned = self._note_bad(batch, made)
+        if self.is_doomed(batch):
+            self._give_up(batch, batch.reason or "")
+            return True
         self._first_wins(batch, token)
         self._let_go(batch, now)
         # A batch that is made again for a rank that holds its place goes straight to that rank.
@@ -111,6 +115,7 @@ class Working(Leasing):
         if made.bad or batch.bad or batch.isolated:
             self._mishaps[batch.epoch, batch.index] = made.bad
         batch.samples, batch.bad, batch.isolated = planned - made.left_out, len(made.bad), False
+        batch.bad_example = f"{made.bad[0].name}: {made.bad[0].reason}" if made.bad else None
         self._check_bad(batch, made.bad)
         return planned
 
@@ -120,11 +125,13 @@ class Working(Leasing):
 
     def _check_bad(self, batch: Batch, bad: tuple[Mishap, ...]) -> None:
         found = self.epochs[batch.epoch].bad + batch.bad
-        if batch.bad and found > self.limits.bad_allowed(self.plan.samples):
-            self.doom = (
+        allowed = self.limits.bad_allowed(self.plan.samples)
+        if batch.bad and found > allowed:
+            self.note_doom(
+                batch,
                 f"{found} of the {self.plan.samples} samples of epoch {batch.epoch} are bad, more "
-                f"than max_bad_share={self.limits.bad_share:g} allows; the last is "
-                f"{bad[-1].name}: {bad[-1].reason}"
+                f"than max_bad_share={self.limits.bad_share:g} allows ({allowed}); the last is "
+                f"{bad[-1].name}: {bad[-1].reason}",
             )
 
     def fail(
@@ -133,9 +140,9 @@ class Working(Leasing):
         """A worker could not make a batch; where trying again cannot help, that ends the run."""
         batch = self.in_hand(epoch, index, token)
         batch.failures += 1
-        self._give_back(batch, token, reason)
         if permanent or batch.failures >= self.limits.failures:
-            self.doom = f"batch {index} of epoch {epoch}: {reason}"
+            self.note_doom(batch, f"batch {index} of epoch {epoch}: {reason}")
+        self._give_back(batch, token, reason)
 
     def no_room(self, epoch: int, index: int, token: int, reason: str, now: float) -> None:
         """A store is full: the batch is given back, and its prong rests for a while.
@@ -159,7 +166,7 @@ class Working(Leasing):
         if not gone:
             batch.failures += 1
             if batch.failures >= self.limits.failures:
-                self.doom = f"batch {index} of epoch {epoch}: {reason}"
+                self.note_doom(batch, f"batch {index} of epoch {epoch}: {reason}")
         self._give_back(batch, token, reason)
 
     def take_as_delivered(self, batch: Batch) -> None:
@@ -170,6 +177,7 @@ class Working(Leasing):
         for token in batch.tokens[::-1] if batch.state.in_flight else ():
             self._give_back(batch, token, "a rank went on after it")
         epoch.frontier.returned.discard(batch.index)
+        self._doomed.pop((batch.epoch, batch.index), None)
         epoch.under_way.move(batch, BatchState.HANDED)
         epoch.count_made(batch)
         self.note(batch)
@@ -245,7 +253,7 @@ class Working(Leasing):
         if batch.started_at is not None:
             batch.losses += 1
             if batch.losses >= self.limits.losses:
-                self.doom = f"batch {batch.index} of epoch {batch.epoch}: {reason}"
+                self.note_doom(batch, f"batch {batch.index} of epoch {batch.epoch}: {reason}")
         self._give_back(batch, batch.token, reason)
 
     def _give_back(self, batch: Batch, token: int, reason: str) -> None:
@@ -264,7 +272,8 @@ class Working(Leasing):
             self._replace_by_rival(batch)
         else:
             epoch.under_way.move(batch, BatchState.LOST)
-            epoch.frontier.give_back(batch.index, batch.position)
+            if not self.is_doomed(batch):
+                epoch.frontier.give_back(batch.index, batch.position)
         epoch.changed = True
         self.note(batch)
 
@@ -308,13 +317,24 @@ class Working(Leasing):
         where = f"batch {batch.index} of epoch {batch.epoch}"
         why = f"{where} was isolated: {reason}, {batch.kills} times"
         if self.limits.on_bad is BadPolicy.FAIL:
-            self.doom = self.doom or why  # a rival that dies as well is one more, not the cause
+            self.note_doom(batch, why)
+            self._give_up(batch, why)
         else:
             self._isolate(batch, why)
+
+    def _give_up(self, batch: Batch, reason: str) -> None:
+        """A batch is wanted and cannot be made: nobody is given it any more."""
+        for token in batch.tokens[::-1] if batch.state.in_flight else ():
+            self._give_back(batch, token, reason)
 
     def _isolate(self, batch: Batch, reason: str) -> None:
         """Leave a batch out: it holds its place, and nothing is in it."""
         epoch = self.epochs[batch.epoch]
+        if epoch.isolated + 1 > self.limits.bad_allowed(epoch.segment.batches):
+            why = f"{reason}; {epoch.isolated + 1} such batches are too many for max_bad_share"
+            self.note_doom(batch, why)
+            self._give_up(batch, why)
+            return
         if batch.rival is not None:
             self._give_back(batch, batch.rival.token, reason)
         self.note_void(batch, batch.device, batch.token)
@@ -328,6 +348,4 @@ class Working(Leasing):
         samples = sorted(self._samples_of(batch))
         self._mishaps[batch.epoch, batch.index] = tuple(Mishap(s, name, reason) for s in samples)
         epoch.count_made(batch)
-        if epoch.isolated > self.limits.bad_allowed(epoch.segment.batches):
-            self.doom = f"{reason}; {epoch.isolated} isolated ones are too many for max_bad_share"
         self.note(batch)

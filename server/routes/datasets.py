@@ -1,10 +1,12 @@
 """Datasets: registered, scanned in the background, packed, looked at, removed."""
 
+import uuid
 from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import JSONResponse, Response
+from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from ddlp.core.dataset import DatasetIndex, delete_index
@@ -18,6 +20,7 @@ from ddlp.core.messages import (
     PackCreate,
     PreviewSample,
     RejectedInfo,
+    RescanInfo,
 )
 from ddlp.core.messages.statistics import DatasetStatistics, QuarantinePage, SamplePage
 from ddlp.core.preview import PreviewRequest
@@ -30,6 +33,7 @@ from ddlp.server import (
     pipelines,
     quarantine,
     statistics,
+    versions,
 )
 from ddlp.server.context import Context, ContextDep, SessionDep
 from ddlp.server.forecasts import Expected, ForecastQuery
@@ -47,10 +51,25 @@ def find_ready(name: str, context: ContextDep) -> Dataset:
 
 ReadyDep = Annotated[Dataset, Depends(find_ready)]
 
+
+def find_version(name: str, context: ContextDep, version: str = "") -> Dataset:
+    """The same, in the version that begins so."""
+    with context.database.session() as session:
+        return datasets.find_version(session, name, version)
+
+
+VersionDep = Annotated[Dataset, Depends(find_version)]
+
 Offset = Annotated[int, Query(ge=0)]
 Limit = Annotated[int, Query(ge=1, le=1000)]
 OnlyCopy = Annotated[
     bool, Query(description="Remove shards of the server's even if their origin is gone.")
+]
+KeepRuns = Annotated[
+    bool, Query(description="Remove it although there are runs of it that are over; they stay.")
+]
+Every = Annotated[
+    bool, Query(alias="all", description="Also earlier versions, which are kept for their runs.")
 ]
 Samples = Annotated[str, Query(description="Sample numbers, separated by commas.")]
 ClassName = Annotated[str | None, Query(alias="class", description="Of this class only.")]
@@ -71,26 +90,43 @@ async def register(body: DatasetCreate, context: ContextDep) -> DatasetInfo:
 
 
 @router.get("")
-def list_all(session: SessionDep, context: ContextDep) -> list[DatasetInfo]:
+def list_all(session: SessionDep, context: ContextDep, every: Every = False) -> list[DatasetInfo]:
     """All datasets, by name."""
-    return [info(context, row) for row in datasets.list_all(session)]
+    return [info(context, row) for row in datasets.list_all(session, every=every)]
 
 
 @router.get("/{name}")
 def show(name: str, session: SessionDep, context: ContextDep) -> DatasetInfo:
     """One dataset."""
-    return info(context, datasets.find(session, name))
+    return whole_info(context, session, datasets.find(session, name))
+
+
+@router.post("/{name}/rescan", status_code=202)
+async def rescan(name: str, context: ContextDep) -> DatasetInfo:
+    """Scan a dataset again, in the background; what differs is a new version of the same name.
+
+    The version before can be used meanwhile, and runs over it go on with it. Ask for the dataset
+    and its `rescan` to follow it. A rescan that is under way is not begun again.
+    """
+    context.scanner.check_room()
+    row, scan, is_new = await run_in_threadpool(_rescan, context, name)
+    if is_new:
+        context.scanner.begin(scan)
+    return info(context, row)
 
 
 @router.delete("/{name}")
-async def remove(name: str, context: ContextDep, only_copy: OnlyCopy = False) -> DatasetRemoved:
+async def remove(
+    name: str, context: ContextDep, only_copy: OnlyCopy = False, keep_runs: KeepRuns = False
+) -> DatasetRemoved:
     """Forget a dataset that nothing needs any more; shards that the server placed go with it.
 
     All other files stay where they are. Shards whose origin is not registered any more may be the
     only copy: they go with `only_copy=true` only.
     """
-    row = await run_in_threadpool(_remove, context, name, only_copy)
-    context.scanner.forget(row.id)
+    row, scans = await run_in_threadpool(_remove, context, name, only_copy, keep_runs)
+    for scan in scans:
+        context.scanner.forget(scan)
     delete_index(Path(row.index_path))
     folder = None
     if row.packing is not None:
@@ -156,10 +192,8 @@ def samples(
 
 
 @router.get("/{name}/samples/{sample}/thumbnail", response_class=Response, dependencies=_OWN_SITE)
-def thumbnail(sample: int, row: ReadyDep, version: str = "") -> Response:
+def thumbnail(sample: int, row: VersionDep) -> Response:
     """A small JPEG of one sample, where one can be made; of this version, if one is named."""
-    if not row.version.startswith(version):
-        raise NotFound(f"dataset {row.name} has version {row.version[:12]} now, not {version}")
     try:
         picture = pictures.thumbnail(row, sample)
     except NotFound as error:  # trying again soon would cost as much and give as little
@@ -205,7 +239,23 @@ def preview_sheet(request: PreviewDep) -> Response:
 
 def info(context: Context, row: Dataset) -> DatasetInfo:
     """A dataset with how far its scan or its packing has come."""
-    return datasets.info(row, context.scanner.progress(row.id), context.packer.progress(row))
+    progress = context.scanner.progress(row.id)
+    return datasets.info(row, progress, context.packer.progress(row), _rescan_info(context, row))
+
+
+def whole_info(context: Context, session: Session, row: Dataset) -> DatasetInfo:
+    """The same with the names of its earlier versions."""
+    kept = versions.earlier(session, row.name) if versions.is_current(row.name) else []
+    return info(context, row).model_copy(update={"versions": kept})
+
+
+def _rescan_info(context: Context, row: Dataset) -> RescanInfo | None:
+    if row.rescan is None:
+        return None
+    said = dict(row.rescan)
+    scan = said.pop("scan", None)
+    progress = context.scanner.progress(uuid.UUID(scan)) if scan else None
+    return RescanInfo(**said, progress=progress)
 
 
 def _numbers(samples: str, count: int) -> list[int]:
@@ -225,9 +275,21 @@ def _add(context: Context, body: DatasetCreate) -> Dataset:
         return datasets.add(session, context.settings, body)
 
 
-def _remove(context: Context, name: str, only_copy: bool) -> Dataset:
+def _rescan(context: Context, name: str) -> tuple[Dataset, Dataset, bool]:
     with context.database.session() as session:
-        return datasets.remove(session, context.settings, name, only_copy=only_copy)
+        return datasets.rescan(session, name)
+
+
+def _remove(
+    context: Context, name: str, only_copy: bool, keep_runs: bool
+) -> tuple[Dataset, list[uuid.UUID]]:
+    """Forget a dataset; says which scans are not wanted any more."""
+    with context.database.session() as session:
+        scan = versions.under_way(session, name)
+        row = datasets.remove(
+            session, context.settings, name, only_copy=only_copy, keep_runs=keep_runs
+        )
+    return row, [row.id] if scan is None else [row.id, scan.id]
 
 
 def _expect(context: Context, name: str, body: PackCreate) -> Expected:

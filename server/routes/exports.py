@@ -23,7 +23,8 @@ async def export(
     what: What = What.BATCHES,
     form: Annotated[Form, Query(alias="format")] = Form.CSV,
     period: Annotated[
-        int | None, Query(description="For series: only figures of 1, 10 or 60 seconds.")
+        int | None,
+        Query(description="For series: 1, 10 or 60 seconds; the finest that is whole by default."),
     ] = None,
 ) -> StreamingResponse:
     """Batches, figures over time, epochs, bad samples or reads of a run as a file."""

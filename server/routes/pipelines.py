@@ -1,6 +1,8 @@
 """Pipelines."""
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Query
 
 from ddlp.core.messages import PipelineCreate, PipelineInfo
 from ddlp.server import pipelines
@@ -13,6 +15,16 @@ router = APIRouter(prefix="/pipelines", tags=["pipelines"])
 def add(body: PipelineCreate, session: SessionDep) -> PipelineInfo:
     """Name a pipeline; doing so twice with the same content is harmless."""
     return pipelines.add(session, body)
+
+
+@router.delete("/{name}", status_code=204)
+def delete(
+    name: str,
+    session: SessionDep,
+    keep_runs: Annotated[bool, Query(description="Although there are runs with it.")] = False,
+) -> None:
+    """Delete a pipeline that was added; runs keep the transforms that they were made with."""
+    pipelines.delete(session, name, keep_runs=keep_runs)
 
 
 @router.get("")

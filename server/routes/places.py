@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 
 from ddlp.core.messages.statistics import PlacesInfo
-from ddlp.server import places
+from ddlp.server import places, roots
 from ddlp.server.context import ContextDep
 from ddlp.server.security import refuse_cross_site
 
@@ -16,5 +16,7 @@ Prefix = Annotated[str, Query(max_length=4096, description="A path, or how one b
 
 @router.get("", dependencies=[Depends(refuse_cross_site)])
 def look(context: ContextDep, prefix: Prefix = "") -> PlacesInfo:
-    """What lies at a path, and how it could go on; only below folders that were allowed."""
-    return places.look(context.settings, prefix)
+    """What lies at a path, and how it could go on; only below allowed folders."""
+    with context.database.session() as session:  # which is let go before disks are looked at
+        folders = roots.allowed(session, context.settings)
+    return places.look(folders, prefix)

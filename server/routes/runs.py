@@ -1,4 +1,4 @@
-"""Runs: made, shown, proved, paused, cancelled, tried again, held to another strategy or limit."""
+"""Runs: made, shown, proved, paused, cancelled, tried again, cloned, extended, deleted."""
 
 import asyncio
 from collections.abc import Callable
@@ -22,7 +22,10 @@ from ddlp.core.messages import (
     LimitsInfo,
     ReplayCreate,
     RetryCreate,
+    RunClone,
     RunCreate,
+    RunDeleted,
+    RunExtend,
     RunInfo,
     StrategyChange,
     WorkSpec,
@@ -42,8 +45,11 @@ from ddlp.server import (
     proofs,
     quarantine,
     retries,
+    run_clones,
     run_list,
+    run_removal,
     runs,
+    session_start,
 )
 from ddlp.server.context import Context, ContextDep, SessionDep, done, find_run
 from ddlp.server.models import Run
@@ -57,6 +63,24 @@ router = APIRouter(prefix="/runs", tags=["runs"])
 async def create(body: RunCreate, context: ContextDep) -> RunInfo:
     """Make a run; its first batches are prepared at once."""
     return await _add(context, lambda session: runs.create(session, body))
+
+
+@router.post("/{ref}/clone", status_code=201)
+async def clone(ref: str, body: RunClone, context: ContextDep) -> RunInfo:
+    """Make a run with the settings of this one; what the body gives takes their place."""
+    return await _add(context, lambda session: run_clones.create_clone(session, ref, body))
+
+
+@router.delete("/{ref}")
+async def delete(ref: str, context: ContextDep) -> RunDeleted:
+    """Delete a run that is over, with its batches, certificates and figures; the audit stays."""
+    row = await find_run(context, ref)
+    name: str = await done(
+        context.dispatcher.call(
+            lambda board, session, now: run_removal.delete_run(board, session, row.id, now)
+        )
+    )
+    return RunDeleted(deleted=name)
 
 
 @router.post("/{ref}/replay", status_code=201)
@@ -247,6 +271,24 @@ async def cancel(ref: str, context: ContextDep) -> RunInfo:
     return await _change(context, ref, RunState.CANCELLED)
 
 
+@router.post("/{ref}/extend")
+async def extend(ref: str, body: RunExtend, context: ContextDep) -> RunInfo:
+    """Give a run more epochs; one that was completed waits for a trainer then."""
+    row = await find_run(context, ref)
+    if RunState(row.state) in (RunState.FAILED, RunState.CANCELLED):
+        raise Conflict(
+            f"run {row.name} is {row.state}; start it again with: ddlp run retry {row.name}"
+        )
+    await done(
+        context.dispatcher.call(
+            lambda board, session, now: session_start.extend_run(
+                board, session, row.id, body.epochs, now
+            )
+        )
+    )
+    return await _show(context, ref)
+
+
 @router.post("/{ref}/strategy")
 async def strategy(ref: str, body: StrategyChange, context: ContextDep) -> RunInfo:
     """Go on with another strategy, in the middle of an epoch too; nobody has to start anew."""
@@ -258,7 +300,10 @@ async def strategy(ref: str, body: StrategyChange, context: ContextDep) -> RunIn
             )
         )
     except NotFound as error:
-        raise Conflict(f"run {row.name} is over; its strategy stays as it was") from error
+        raise Conflict(
+            f"run {row.name} is over; its strategy stays as it was. Make another like it with: "
+            f"ddlp run clone {row.name} --strategy {body.strategy}"
+        ) from error
     return await _show(context, ref)
 
 
@@ -273,7 +318,10 @@ async def change_limits(ref: str, body: LimitsChange, context: ContextDep) -> Ru
             )
         )
     except NotFound as error:
-        raise Conflict(f"run {row.name} is over; its limits stay as they were") from error
+        raise Conflict(
+            f"run {row.name} is over; its limits stay as they were. Make another like it, with its "
+            f"own limits, with: ddlp run clone {row.name}"
+        ) from error
     return await _show(context, ref)
 
 
@@ -303,7 +351,7 @@ async def _change_state(context: Context, ref: str, wanted: RunState) -> None:
 def _find_active(context: Context, ref: str, wanted: RunState) -> Run:
     with context.database.session() as session:
         row = runs.find(session, ref)
-        check_change(row.name, RunState(row.state), wanted)
+        check_change(row.name, RunState(row.state), wanted, row.left)
         return row
 
 

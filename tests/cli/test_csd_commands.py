@@ -28,7 +28,9 @@ def test_a_worker_with_an_unknown_profile_or_driver_says_what_there_is() -> None
 
 
 def test_a_wrong_profile_is_said_before_anything_is_started(tmp_path: Path) -> None:
-    answer = ddlp("up", "--home", str(tmp_path / "home"), "--port", "0", csd_profile="quick")
+    answer = ddlp(
+        "up", "--home", str(tmp_path / "home"), "--port", "0", "--csd", "1", csd_profile="quick"
+    )
     assert answer.returncode == 2
     assert "no CSD profile 'quick'" in answer.stderr
     assert not (tmp_path / "home").exists()

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from ddlp.core.client import Client
+from ddlp.core.exit_codes import ExitCode
 from ddlp.core.pipeline import ENGINE
 from tests.cli.test_up import ddlp
 from tests.conftest import UpProcess, make_images, wait_until
@@ -21,7 +22,7 @@ def test_a_dataset_is_added_listed_and_shown(up: UpProcess, images: Path) -> Non
     shown = json.loads(ddlp("dataset", "show", "again", "--json", url=up.url).stdout)
     assert shown["classes"] == ["apple", "pear", "plum"]
     twice = ddlp("dataset", "add", str(images), "--name", "again", url=up.url)
-    assert twice.returncode == 1
+    assert twice.returncode == ExitCode.REFUSED
     assert twice.stderr == "ddlp: there is a dataset again already; choose another name\n"
 
 
@@ -33,7 +34,7 @@ def test_a_run_is_created_paused_resumed_watched_and_verified(up: UpProcess, api
     assert "paused" in ddlp("run", "pause", run, url=up.url).stdout
     assert "running" in ddlp("run", "resume", run, url=up.url).stdout
     unfinished = ddlp("verify", run, url=up.url)
-    assert unfinished.returncode == 1
+    assert unfinished.returncode == ExitCode.FAILED_CHECK
     train(up, run)
     wait_until(lambda: api.get(f"/runs/{run}")["state"] == "completed")
     watched = ddlp("run", "watch", run, url=up.url)
@@ -50,7 +51,7 @@ def test_watching_a_run_follows_it_to_its_end(up: UpProcess, api: Client) -> Non
     watched = ddlp("run", "watch", run, "--json", url=up.url)
     last = json.loads(watched.stdout.splitlines()[-1])
     assert last == {"event": "end", "state": "cancelled", "reason": None}
-    assert watched.returncode == 1, "only a completed run is a success"
+    assert watched.returncode == ExitCode.FAILED_CHECK, "only a completed run is a success"
 
 
 def test_as_many_runs_are_listed_as_asked_for(up: UpProcess, api: Client) -> None:
@@ -85,7 +86,7 @@ def test_devices_are_listed(up: UpProcess) -> None:
     columns = ["name", "prong", "kind", "emulated", "slots", "engine", "store", "live", "health"]
     assert head.split() == columns
     store = f"file://{up.home}/csd"
-    csd = ["csd0", "csd", "emulated-csd", "True", "1", ENGINE, store, "True", "live"]
+    csd = ["csd0", "csd", "emulated-csd", "yes", "1", ENGINE, store, "yes", "live"]
     assert csd in [row.split() for row in rows]
     devices = json.loads(ddlp("device", "list", "--json", url=up.url).stdout)
     assert {device["prong"] for device in devices} == {"cpu", "csd"}
@@ -129,7 +130,7 @@ def folder(path: Path) -> Path:
     ("case", "message"),
     [
         ("missing", "does not exist"),
-        ("outside", "is not below a folder that was allowed"),
+        ("outside", "with: ddlp roots add FOLDER"),
     ],
 )
 def test_a_place_that_cannot_be_used_gets_one_line_and_leaves_nothing(
@@ -138,7 +139,7 @@ def test_a_place_that_cannot_be_used_gets_one_line_and_leaves_nothing(
     place = scratch.parent if case == "outside" else scratch / "bad-missing"
     known = api.get("/datasets")
     answer = ddlp("dataset", "add", str(place), "--name", f"bad-{case}", url=up.url)
-    assert answer.returncode == 2
+    assert answer.returncode == (ExitCode.DENIED if case == "outside" else ExitCode.USAGE)
     assert message in answer.stderr
     assert answer.stderr.count("\n") == 1
     assert api.get("/datasets") == known
@@ -175,7 +176,7 @@ def test_a_scan_that_finds_nothing_gets_one_line_and_can_be_tried_again(
     shutil.copy(next(images.glob("*/*.jpg")), inside)
     assert ddlp(*command, "--no-wait", url=up.url).returncode == 0
     wait_until(lambda: api.get(f"/datasets/bad-{case}")["state"] == "ready")
-    assert ddlp("dataset", "remove", f"bad-{case}", url=up.url).returncode == 0
+    assert ddlp("dataset", "delete", f"bad-{case}", "--yes", url=up.url).returncode == 0
     assert sorted((up.home / "indexes").iterdir()) == indexes
 
 
@@ -192,13 +193,13 @@ def test_what_a_scan_rejects_is_counted_and_listed(
     listed = json.loads(ddlp("dataset", "rejected", "half", "--json", url=up.url).stdout)
     assert [entry["name"] for entry in listed] == [str(place / "pear" / "0001.jpg")]
     assert listed[0]["reason"]
-    assert ddlp("dataset", "remove", "half", url=up.url).returncode == 0
+    assert ddlp("dataset", "delete", "half", "--yes", url=up.url).returncode == 0
 
 
 def test_a_dataset_that_a_run_needs_is_not_removed(up: UpProcess, api: Client) -> None:
     run = new_run(api)
-    answer = ddlp("dataset", "remove", "fruit", url=up.url)
-    assert answer.returncode == 1
+    answer = ddlp("dataset", "delete", "fruit", "--yes", url=up.url)
+    assert answer.returncode == ExitCode.REFUSED
     assert run in answer.stderr
     assert api.get("/datasets/fruit")["state"] == "ready"
     api.post(f"/runs/{run}/cancel")
@@ -246,7 +247,8 @@ def test_a_run_that_makes_no_sense_gets_one_line_and_leaves_nothing(
 ) -> None:
     before = [run["name"] for run in api.get("/runs?limit=200")]
     answer = ddlp("run", "create", "fruit", option, value, url=up.url)
-    assert answer.returncode == 2
+    unknown = option == "--pipeline"
+    assert answer.returncode == (ExitCode.NOT_FOUND if unknown else ExitCode.USAGE)
     assert message in answer.stderr
     assert answer.stderr.count("\n") == 1
     assert [run["name"] for run in api.get("/runs?limit=200")] == before
@@ -254,5 +256,24 @@ def test_a_run_that_makes_no_sense_gets_one_line_and_leaves_nothing(
 
 def test_what_does_not_exist_is_said_not_to(up: UpProcess) -> None:
     answer = ddlp("run", "show", "nothing", url=up.url)
-    assert answer.returncode == 2
+    assert answer.returncode == ExitCode.NOT_FOUND
     assert answer.stderr == "ddlp: there is no run nothing; see: ddlp run list\n"
+
+
+def test_splits_are_registered_each_by_itself(up: UpProcess, scratch: Path) -> None:
+    root = scratch / "imagenet"
+    for split in ("train", "val"):
+        make_images(root / split, 6)
+    (root / "train" / "readme.jpg").write_bytes(b"")
+    refused = ddlp("dataset", "add", str(root), url=up.url)
+    assert refused.returncode == 2
+    assert f"ddlp dataset add {root}/train --name imagenet-train" in refused.stderr
+    done = ddlp("dataset", "add", str(root), "--splits", url=up.url)
+    assert done.returncode == 0, done.stderr
+    assert "note: Images directly in" in done.stderr
+    assert [line.split()[:3] for line in done.stdout.splitlines()[1:]] == [
+        ["imagenet-train", "ready", "6"],
+        ["imagenet-val", "ready", "6"],
+    ]
+    none = ddlp("dataset", "add", str(root / "val"), "--splits", url=up.url)
+    assert "holds no splits" in none.stderr

@@ -1,6 +1,8 @@
 """What commands print: aligned text for people, JSON for programs."""
 
 import json
+import re
+import time
 from typing import Any
 
 import pytest
@@ -48,9 +50,27 @@ def test_a_mapping_is_printed_line_by_line(capsys: Captured) -> None:
     value = {"name": "r50", "images_per_s": {"cpu": 1.5}, "epochs": [0, 1], "reason": None}
     assert printed(capsys, value) == [
         "name          r50",
-        'images_per_s  {"cpu": 1.5}',
-        "epochs        [0, 1]",
+        "images_per_s  cpu 1.5",
+        "epochs        0, 1",
         "reason        -",
+    ]
+
+
+def test_dates_sizes_and_yes_are_words_of_people(
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(time, "localtime", time.gmtime)
+    value = {"created_at": 1795010580.9, "total_bytes": 1_200_000_000, "live": True, "lossy": False}
+    rows = [{**value, "seen_at": None}]
+    table = printed(capsys, rows)[1]
+    assert re.split(" {2,}", table) == ["2026-11-18 14:03", "1.2 GB", "yes", "no", "-"]
+    assert printed(capsys, {"room": {"free_bytes": 5e6, "full": False}, "none": [], "d": {}}) == [
+        "room  free_bytes 5.0 MB, full no",
+        "none  -",
+        "d     -",
+    ]
+    assert printed(capsys, {"epochs": [{"n": 0, "ok": True}, {"n": 1, "ok": False}]}) == [
+        "epochs  n 0, ok yes; n 1, ok no"
     ]
 
 

@@ -210,7 +210,7 @@ def test_lossy_datasets_are_marked_in_the_list(monkeypatch: pytest.MonkeyPatch) 
     assert [line.split()[3] for line in told.stdout.splitlines()] == ["lossy", "yes", "no", "-"]
 
 
-def test_what_was_removed_is_said_and_the_only_copy_goes_with_yes_only(
+def test_what_was_removed_is_said_and_the_only_copy_goes_only_if_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     asked: list[str] = []
@@ -220,9 +220,9 @@ def test_what_was_removed_is_said_and_the_only_copy_goes_with_yes_only(
         return {"removed": "pets-packed", "folder": "/home/packed/pets-packed"}
 
     monkeypatch.setattr("ddlp.cli.ask.delete", delete)
-    told = run(Server(), monkeypatch, "remove", "pets-packed")
+    told = run(Server(), monkeypatch, "delete", "pets-packed", "--yes")
     assert "folder   /home/packed/pets-packed" in told.stdout
-    run(Server(), monkeypatch, "remove", "pets-packed", "--yes")
+    run(Server(), monkeypatch, "delete", "pets-packed", "--yes", "--only-copy")
     assert asked == ["/datasets/pets-packed", "/datasets/pets-packed?only_copy=true"]
     helped = run(Server(), monkeypatch, "--help").stdout
     assert "shards in the server's own" in helped

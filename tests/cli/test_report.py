@@ -19,6 +19,7 @@ def part(**changes: Any) -> dict[str, Any]:
         "images": 1000,
         "delivered": 1000,
         "seconds": 10.0,
+        "measured_s": 8.0,
         "images_per_s": 100.0,
         "stall": {
             "spent_s": dict.fromkeys(Spending, 1.0),
@@ -47,10 +48,12 @@ def part(**changes: Any) -> dict[str, Any]:
 
 
 def test_a_report_names_devices_stages_joules_and_the_limit() -> None:
-    found = {"run": "r", "state": "completed", "whole": part(), "epochs": [part(epoch=0)]}
+    whole, left = part(), {"state": "incomplete", "samples_left": 40}
+    found = {"run": "r", **left, "whole": whole, "epochs": [part(epoch=0)]}
     text = "\n".join(report_lines(found))
     for words in (
-        "1,000 images in 10 s, 100 images/s",
+        "r (incomplete, 40 samples left): 1,000 images in 10 s",
+        "throughput  100 images/s over 8 s",
         "Decoding on the host limits the run.",
         "csd: csd0 (emulated)",
         "fetch 1.00 s, decode 2.00 s; peak memory 5.0 MB",
@@ -59,7 +62,7 @@ def test_a_report_names_devices_stages_joules_and_the_limit() -> None:
         "0.012 J (measured; without idle)",
         "idle, apart          40 J",
         "2.500 CPU seconds, 1.0 GB × s of memory",
-        "0: 100 images/s, 0.012 J an image, limited by decode",
+        "0: 100 images/s over 8 s, 0.012 J an image, limited by decode",
     ):
         assert words in text
 
@@ -75,9 +78,11 @@ def test_what_is_not_known_is_no_number() -> None:
         provenance=["unavailable"],
         idle_joules=None,
     )
-    found = {"run": "r", "state": "created", "whole": nothing, "epochs": []}
+    state = {"state": "created", "samples_left": None}
+    found = {"run": "r", **state, "whole": nothing, "epochs": []}
     text = "\n".join(report_lines(found))
     assert "joules an image      — (unavailable" in text
+    assert "throughput  – images/s (not measured)" in text
     assert "idle, apart          —" in text
     assert "- CPU seconds" in text
 

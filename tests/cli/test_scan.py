@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from ddlp.cli import line, scan
-from ddlp.cli.scan import follow_scan
+from ddlp.cli.scan import follow_rescan, follow_scan, rescan_lines
 from ddlp.core.errors import InvalidInput, NotFound
 
 PROGRESS = {"found": 2000, "done": 500, "rejected": 2, "bytes": 3_000_000}
@@ -72,3 +72,38 @@ def test_a_scan_that_failed_is_an_error_with_its_reason() -> None:
 def test_a_dataset_that_is_removed_meanwhile_is_an_error() -> None:
     with pytest.raises(InvalidInput, match="was removed while it was scanned"):
         follow(SCANNING, NotFound("there is no dataset fruit"))
+
+
+# Scanning again
+
+
+def follow_again(*states: dict[str, Any] | Exception) -> dict[str, Any]:
+    return follow_rescan(Answers(*states), "fruit")  # type: ignore[arg-type]
+
+
+def again(state: str, **said: Any) -> dict[str, Any]:
+    rescan = {"state": state, "progress": PROGRESS, "reason": None, "earlier": None, **said}
+    info = {"name": "fruit", "version": "a" * 64, "samples": 2000, "rejected": 3}
+    return {"state": "ready", **info, "rescan": rescan}
+
+
+def test_a_rescan_is_followed_although_the_dataset_is_ready(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(line, "LINE_EVERY_S", 0)
+    info = follow_again(again("scanning"), again("done", earlier="fruit@12345678"))
+    assert capsys.readouterr().err == "scanning: 500 of 2,000 looked at, 2 rejected, 3 MB\n"
+    assert rescan_lines(info) == [
+        "dataset fruit has version aaaaaaaaaaaa now (2,000 samples, 3 rejected)",
+        "the version before is kept for its runs as fruit@12345678",
+    ]
+
+
+def test_a_rescan_that_found_nothing_new_says_so() -> None:
+    [said] = rescan_lines(follow_again(again("unchanged")))
+    assert said.startswith("nothing changed: dataset fruit has version aaaaaaaaaaaa still")
+
+
+def test_a_rescan_that_failed_is_an_error_although_the_dataset_can_be_used() -> None:
+    with pytest.raises(InvalidInput, match="fruit stays as it was: it is gone"):
+        follow_again(again("scanning"), again("failed", reason="it is gone"))

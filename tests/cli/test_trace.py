@@ -9,6 +9,7 @@ import pytest
 
 from ddlp.cli import ask
 from ddlp.cli.main import run
+from ddlp.core.exit_codes import ExitCode
 
 NOW = 1_700_000_000.0
 
@@ -113,7 +114,7 @@ def test_a_run_that_did_nothing_gets_one_line_and_no_file(
     tmp_path: Path,
 ) -> None:
     server.spans = 0
-    assert ddlp(monkeypatch, "trace", "r50") == 1
+    assert ddlp(monkeypatch, "trace", "r50") == ExitCode.REFUSED
     said = capsys.readouterr()
     assert said.out == ""
     assert said.err == (

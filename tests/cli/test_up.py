@@ -12,6 +12,8 @@ import pytest
 from sqlalchemy import text
 
 from ddlp.cli.embedded_redis import redis_command
+from ddlp.cli.up import csd_words
+from ddlp.core.exit_codes import ExitCode
 from ddlp.core.settings import Settings
 from ddlp.server.database import connect, migrate
 from tests.conftest import UpProcess, add_fruit, wait_until
@@ -60,9 +62,29 @@ def test_all_parts_end_with_it_however_it_ends(tmp_path: Path, how: signal.Signa
     assert not store.exists()
 
 
+def test_no_csd_is_started_and_nothing_is_written_to_the_drive_unless_asked_for(
+    tmp_path: Path, images: Path
+) -> None:
+    with UpProcess(tmp_path / "home", [images], cpu_workers="1", csd_devices="") as running:
+        assert sorted(running.children()) == ["cpu", "serve", "valkey-server"]
+        add_fruit(running, images)
+        with running.client() as client:
+            assert [device["prong"] for device in client.get("/devices")] == ["cpu"]
+            run = new_run(client, strategy="wrr")
+            assert len(train(running, run)[0].samples) == 123
+        assert not (tmp_path / "home" / "csd").exists()
+
+
+def test_where_an_emulated_csd_writes_is_said(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, csd_devices=1)
+    assert csd_words(settings) == f"1 emulated CSD writes decoded batches to file://{tmp_path}/csd"
+    two = settings.model_copy(update={"csd_devices": 2})
+    assert csd_words(two).startswith("2 × emulated CSD write decoded")
+
+
 def test_a_second_one_on_the_same_folder_says_so(up: UpProcess) -> None:
     second = ddlp("up", "--home", str(up.home), "--port", "0")
-    assert second.returncode == 1
+    assert second.returncode == ExitCode.REFUSED
     assert f"already running on {up.home} at {up.url}" in second.stderr
     assert second.stderr.count("\n") == 1
 
@@ -120,7 +142,7 @@ def test_a_database_of_a_newer_version_is_named_and_left_alone(tmp_path: Path) -
 
 def test_it_does_not_listen_beyond_loopback(tmp_path: Path) -> None:
     answer = ddlp("up", "--home", str(tmp_path / "home"), "--port", "0", host="0.0.0.0")
-    assert answer.returncode == 2
+    assert answer.returncode == ExitCode.DENIED
     assert "would open the server to the network without any key" in answer.stderr
 
 
@@ -133,7 +155,7 @@ def test_a_wrong_setting_is_named(tmp_path: Path) -> None:
 def test_commands_without_a_server_say_how_to_start_one(tmp_path: Path) -> None:
     answer = ddlp("run", "list", url="http://127.0.0.1:1", home=str(tmp_path))
     assert answer.returncode == 3
-    assert "is it up? start it with: ddlp up" in answer.stderr
+    assert "start the server with: ddlp up" in answer.stderr
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import pytest
 from ddlp.cli.verify import collect, read
 from ddlp.core.client import Client
 from ddlp.core.errors import InvalidInput
+from ddlp.core.exit_codes import ExitCode
 from ddlp.core.proof import check
 from tests.cli.test_up import ddlp
 from tests.conftest import UpProcess, wait_until
@@ -54,7 +55,7 @@ def test_certificates_that_were_kept_prove_the_run_anywhere(
     said["certificates"][1]["makers"][0]["device"] = "someone else"
     kept.write_text(json.dumps(said))
     changed = ddlp("verify", str(kept), url=nowhere)
-    assert changed.returncode == 1
+    assert changed.returncode == ExitCode.FAILED_CHECK
     assert "its digest does not fit its content" in changed.stdout
 
 
@@ -82,8 +83,8 @@ def test_a_replay_delivers_the_batches_in_the_same_order(up: UpProcess, api: Cli
 def test_a_run_that_is_not_over_cannot_be_replayed(up: UpProcess, api: Client) -> None:
     run = new_run(api)
     answer = ddlp("replay", run, url=up.url)
-    assert answer.returncode == 1
-    assert "only one that was completed can be replayed" in answer.stderr
+    assert answer.returncode == ExitCode.REFUSED
+    assert "only one whose epochs are all complete can be replayed" in answer.stderr
     api.post(f"/runs/{run}/cancel")
 
 

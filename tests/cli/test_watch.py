@@ -21,6 +21,7 @@ SNAPSHOT = {
     "batches": 4,
     "cpu": PRONG,
     "csd": PRONG,
+    "delivered_images_per_s": None,
 }
 END = {"state": "completed", "reason": None}
 Answer = tuple[int, str]

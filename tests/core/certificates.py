@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from ddlp.core.certificate import Certificate, Entry, delivered, genesis, makers, seal
+from ddlp.core.certificate import FORMAT, Certificate, Entry, delivered, genesis, makers, seal
 from ddlp.core.deals import Deals
 from ddlp.core.plan import RunPlan, Segment
 from ddlp.core.types import End, Prong, TailPolicy
@@ -21,7 +21,8 @@ def entries(segment: Segment, order: str) -> list[Entry]:
     """The deliveries of a segment: from the head by the CPU, from the tail by the drive."""
     deals = Deals(order)
     found = []
-    for place, index in enumerate(deals.indices(segment.first, segment.last)):
+    short = segment.first + segment.full
+    for place, index in enumerate(deals.indices(segment.first, segment.last, short)):
         tail = deals[place] is End.TAIL
         prong = Prong.CSD if tail else Prong.CPU
         position = segment.position + place
@@ -40,6 +41,7 @@ def of_segments(parts: list[tuple[Segment, str]], **changes: Any) -> dict[str, A
     """What the certificate of an epoch holds whose number of ranks changed on the way."""
     every = [entry for segment, order in parts for entry in entries(segment, order)]
     found = {
+        "format": FORMAT,
         "run": str(uuid.UUID(int=1)),
         "epoch": EPOCH,
         "state": "complete",
@@ -49,6 +51,7 @@ def of_segments(parts: list[tuple[Segment, str]], **changes: Any) -> dict[str, A
         "samples": SAMPLES,
         "batch_size": BATCH_SIZE,
         "tail": "short",
+        "reshuffle": True,
         "on_bad": "fail",
         "storage": "folder",
         "strategy": "wrr",

@@ -298,7 +298,9 @@ def assert_unavailable(client: Client) -> None:
         client.get("/runs")
     message = str(caught.value)
     assert message.startswith(f"no answer from {client.url} (")
-    assert message.endswith("is it up? start it with: ddlp up")
+    assert message.endswith(
+        "; start the server with: ddlp up, or set DDLP_URL or url= to its address"
+    )
 
 
 def test_a_server_that_drops_every_call_is_unavailable_in_the_end(server: Server) -> None:

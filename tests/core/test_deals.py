@@ -25,6 +25,18 @@ def test_each_batch_is_the_next_from_its_end(ends: list[End], first: int) -> Non
     assert Deals.of(ends).indices(first, first + len(ends)) == expected
 
 
+@given(ends=ENDS, short=st.integers(0, 12), first=st.integers(0, 1000))
+def test_short_batches_come_after_all_others_whatever_end_is_said(
+    ends: list[End], short: int, first: int
+) -> None:
+    last, full = first + len(ends), first + max(0, len(ends) - short)
+    both = list(range(first, full))
+    expected = [both.pop(0 if end is End.HEAD else -1) for end in ends[: len(both)]]
+    expected += range(full, last)
+    for count in range(len(ends) + 1):
+        assert Deals.of(ends[:count]).indices(first, last, full) == expected[:count]
+
+
 def test_it_is_as_short_as_the_order_is_simple() -> None:
     assert Deals.of([End.HEAD] * 12 + [End.TAIL] * 3).text == "12h3t"
     assert Deals("1000000h1000000t").count(End.TAIL) == 10**6

@@ -6,6 +6,7 @@ import pytest
 
 from ddlp.core import errors
 from ddlp.core.errors import DdlpError, from_status
+from ddlp.core.exit_codes import ExitCode
 
 
 def below(kind: type[DdlpError]) -> list[type[DdlpError]]:
@@ -61,7 +62,12 @@ def test_every_error_stands_in_the_drawing_of_the_tree(kind: type[DdlpError]) ->
 
 def test_the_exit_codes_tell_mistakes_from_absence_and_from_waiting() -> None:
     codes = {kind.__name__: kind.exit_code for kind in TREE}
-    assert codes["InvalidInput"] == codes["NotFound"] == 2
+    assert codes["InvalidInput"] == codes["Unsupported"] == 2
     assert codes["Unavailable"] == 3
     assert codes["WaitTimeout"] == 4
-    assert codes["DdlpError"] == 1
+    assert codes["DdlpError"] == codes["DamagedBatch"] == 1
+    assert codes["NotFound"] == 5
+    assert codes["Conflict"] == codes["Refused"] == 6
+    assert codes["NotAllowed"] == codes["KeyRefused"] == 7
+    assert {kind.exit_code for kind in TREE} <= set(ExitCode)
+    assert all(code.meaning for code in ExitCode)

@@ -1,4 +1,4 @@
-"""A run ends once: every pair of states is allowed or refused as the design says."""
+"""Every pair of a run's states is allowed or refused as the design says."""
 
 import itertools
 
@@ -10,10 +10,11 @@ from ddlp.core.types import RunState
 
 # Written out by hand: what may follow what.
 TABLE = {
-    "created": {"running", "paused", "completed", "failed", "cancelled"},
-    "running": {"paused", "completed", "failed", "cancelled"},
-    "paused": {"running", "completed", "failed", "cancelled"},
-    "completed": set(),
+    "created": {"running", "paused", "completed", "incomplete", "failed", "cancelled"},
+    "running": {"paused", "completed", "incomplete", "failed", "cancelled"},
+    "paused": {"running", "completed", "incomplete", "failed", "cancelled"},
+    "completed": {"paused"},
+    "incomplete": {"paused"},
     "failed": set(),
     "cancelled": set(),
 }
@@ -32,9 +33,11 @@ def test_every_state_is_in_the_table() -> None:
     assert set(ALLOWED) == set(RunState)
 
 
-def test_terminal_states_are_never_left() -> None:
-    assert {state.value for state in TERMINAL} == {"completed", "failed", "cancelled"}
-    assert all(not ALLOWED[state] for state in TERMINAL)
+def test_what_is_over_stays_so_or_waits_for_a_trainer() -> None:
+    over = {"completed", "incomplete", "failed", "cancelled"}
+    assert {state.value for state in TERMINAL} == over
+    assert {state.value for state in TERMINAL if ALLOWED[state]} == {"completed", "incomplete"}
+    assert all(ALLOWED[state] <= {RunState.PAUSED} for state in TERMINAL)
 
 
 def test_a_state_is_either_active_or_terminal() -> None:

@@ -128,7 +128,30 @@ def test_padding_comes_from_the_beginning_and_may_go_round_more_than_once() -> N
     assert Segment(5, 6, 3, 2, PAD).places(1) == ((5, 6), (5, 6), (5, 6))
 
 
+@settings(max_examples=200, deadline=None)
+@given(segment=SEGMENTS)
+def test_full_batches_come_first_and_all_have_the_full_size(segment: Segment) -> None:
+    lengths = [segment.length(index) for index in batches(segment)]
+    assert lengths[: segment.full] == [segment.batch_size] * segment.full
+    short = lengths[segment.full :]
+    assert len(short) % segment.world_size == 0, "each rank gets as many of them"
+    assert len(short) <= 2 * segment.world_size
+    if segment.tail is not SHORT:
+        assert short == []
+
+
 # What is left, cut anew
+
+
+def delivered(segment: Segment, heads: int, tails: int) -> list[int]:
+    """The batches that so many deals from each end deliver: short ones once all others are."""
+    short = segment.first + segment.full
+    full = [*range(segment.first, segment.first + min(heads, segment.full - tails))]
+    return [
+        *full,
+        *range(short - tails, short),
+        *range(short, short + heads - len(full)),
+    ]
 
 
 @settings(max_examples=200, deadline=None)
@@ -141,10 +164,9 @@ def test_a_segment_and_its_rest_are_the_whole(
     segment: Segment, world_size: int, data: st.DataObject
 ) -> None:
     heads = data.draw(st.integers(0, segment.batches))
-    tails = data.draw(st.integers(0, segment.batches - heads))
+    tails = data.draw(st.integers(0, min(segment.full, segment.batches - heads)))
     rest = segment.rest(heads, tails, world_size)
-    done = [*range(segment.first, segment.first + heads)]
-    done += range(segment.last - tails, segment.last)
+    done = delivered(segment, heads, tails)
     before = {place for index in done for place in places_of(segment, index)}
     assert before | set(places(rest)) == set(range(segment.start, segment.stop))
     if not segment.repeated():
@@ -166,9 +188,69 @@ def test_a_rest_may_be_cut_again_and_again() -> None:
     segment = Segment(0, 100, 8)
     seen: list[int] = []
     for world_size in (3, 2, 5, 1):
-        seen += places_of(segment, segment.first) + places_of(segment, segment.last - 1)
+        for index in delivered(segment, 1, 1):
+            seen += places_of(segment, index)
         segment = segment.rest(1, 1, world_size)
     assert sorted(seen + places(segment)) == list(range(100))
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    segment=SEGMENTS.filter(lambda s: s.tail is SHORT and s.batch_size > 1),
+    ranks=st.lists(st.integers(1, 7), min_size=1, max_size=4),
+    data=st.data(),
+)
+def test_a_rest_of_a_rest_is_still_just_what_is_left(
+    segment: Segment, ranks: list[int], data: st.DataObject
+) -> None:
+    seen: Counter[int] = Counter()
+    every = set(range(segment.start, segment.stop))
+    for world_size in ranks:
+        heads = data.draw(st.integers(0, segment.batches))
+        tails = data.draw(st.integers(0, min(segment.full, segment.batches - heads)))
+        if segment.repeated():
+            return  # fewer samples than ranks
+        for index in delivered(segment, heads, tails):
+            seen.update(places_of(segment, index))
+        rest = segment.rest(heads, tails, world_size)
+        covered = Counter(p for a, b in ((rest.start, rest.stop), *rest.spare) for p in range(a, b))
+        assert seen + covered == Counter(every), "each place was delivered or is left, once"
+        assert rest.first == segment.last
+        segment = rest
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    segment=SEGMENTS.filter(lambda s: s.tail is SHORT and s.batch_size > 1 and s.full > 0),
+    data=st.data(),
+)
+def test_with_as_many_ranks_what_is_left_is_cut_into_the_same_batches(
+    segment: Segment, data: st.DataObject
+) -> None:
+    """So a run that takes over in mid-epoch delivers what the one before it would have."""
+    ranks = segment.world_size
+    rounds = data.draw(st.integers(0, segment.full // ranks))
+    heads = data.draw(st.integers(0, rounds * ranks))
+    tails = rounds * ranks - heads
+    rest = segment.rest(heads, tails, ranks)
+    done = set(delivered(segment, heads, tails))
+    left = [segment.places(index) for index in batches(segment) if index not in done]
+    assert [rest.places(index) for index in batches(rest)] == left
+    assert rest.full == segment.full - rounds * ranks
+
+
+@pytest.mark.parametrize("tail", [DROP, PAD])
+def test_what_a_drop_left_out_is_left_and_what_a_padding_repeated_is_not(tail: TailPolicy) -> None:
+    segment = Segment(0, 22, 4, 2, tail)
+    assert segment.rest(1, 1, 1).samples == (14 if tail is DROP else 16)
+    done = segment.rest(segment.batches, 0, 1)
+    assert done.samples == (6 if tail is DROP else 0)
+
+
+def test_a_rest_may_have_another_tail_policy() -> None:
+    rest = Segment(0, 22, 4, 2).rest(1, 1, 1, DROP)
+    assert rest.tail is DROP
+    assert rest.dropped() == 2
 
 
 # Samples
@@ -221,3 +303,27 @@ def test_a_plan_that_cannot_be_is_refused(wrong: dict[str, int]) -> None:
     sensible = {"samples": 10, "batch_size": 2, "epochs": 1, "seed": 0}
     with pytest.raises(ValueError, match=f"{name} must be at least"):
         RunPlan(**sensible | wrong)
+
+
+@pytest.mark.parametrize("epochs", [0, -1])
+def test_a_run_has_at_least_one_epoch_or_any_number(epochs: int) -> None:
+    with pytest.raises(ValueError, match="epochs must be at least 1"):
+        RunPlan(10, 4, epochs, 0)
+    assert RunPlan(10, 4, None, 0).has_epoch(10**6)
+
+
+def test_a_run_has_its_epochs_and_no_others() -> None:
+    plan = RunPlan(10, 4, 2, 0)
+    assert [plan.has_epoch(number) for number in (-1, 0, 1, 2)] == [False, True, True, False]
+    assert not RunPlan(10, 4, None, 0).has_epoch(-1)
+
+
+def test_without_reshuffling_each_epoch_has_the_order_of_the_first() -> None:
+    plan = RunPlan(50, 10, None, 3, reshuffle=False)
+    shuffled = RunPlan(50, 10, None, 3)
+    for index in range(plan.batches):
+        first = shuffled.batch_samples(0, index).tolist()
+        assert (
+            plan.batch_samples(0, index).tolist() == plan.batch_samples(9, index).tolist() == first
+        )
+    assert shuffled.batch_samples(9, 0).tolist() != plan.batch_samples(9, 0).tolist()

@@ -57,6 +57,7 @@ FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
     ("database_url", "postgresql://db/x", "postgresql://db/x"),
     ("redis_url", "redis://queue:6379/0", "redis://queue:6379/0"),
     ("dataset_roots", "/data:/more", [Path("/data"), Path("/more")]),
+    ("dataset_roots", "s3://bucket:/data", [Path("s3:/bucket"), Path("/data")]),
     ("device_name", "csd-7", "csd-7"),
     ("engine", "reference", "reference"),
     ("cpu_workers", "12", 12),
@@ -66,7 +67,7 @@ FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
     ("store_compression", "lz4", Codec.LZ4),
     ("serve_store", "http://csd1:8100", "http://csd1:8100"),
     ("dataset_map", "/data=/mnt/a:/b=/c", {Path("/data"): Path("/mnt/a"), Path("/b"): Path("/c")}),
-    ("csd_devices", "0", 0),
+    ("csd_devices", "2", 2),
     ("csd_driver", "agent", "agent"),
     ("csd_profile", "arm-quad", "arm-quad"),
     ("csd_speed", "0.5", 0.5),
@@ -89,6 +90,7 @@ FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
     ("csd_store_bytes", "1048576", 1 << 20),
     ("pack_shard_samples", "16", 16),
     ("device_timeout_s", "2.5", 2.5),
+    ("trainer_timeout_s", "5", 5.0),
     ("abandon_after_s", "3600", 3600.0),
     ("wait_timeout_s", "30", 30.0),
 ]
@@ -139,6 +141,7 @@ def test_an_option_of_the_command_line_wins_over_the_variable(
         ("keys", "sometimes"),
         ("device_timeout_s", "0"),
         ("device_timeout_s", "inf"),
+        ("trainer_timeout_s", "2.9"),
         ("wait_timeout_s", "nan"),
         ("wait_timeout_s", "inf"),
     ],
@@ -193,6 +196,14 @@ def test_the_address_of_the_server_can_be_used_as_it_is(host: str, url: str) -> 
 def test_an_empty_list_is_no_list() -> None:
     assert load_settings(allowed_hosts="").allowed_hosts == []
     assert load_settings(dataset_roots="").roots == [Path.cwd()]
+
+
+def test_the_whole_filesystem_is_not_allowed_by_starting_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir("/")
+    assert load_settings().roots == []
+    assert load_settings(dataset_roots="/srv").roots == [Path("/srv")]
 
 
 def test_settings_do_not_change_once_they_are_built() -> None:

@@ -90,4 +90,33 @@ def test_wrr_is_proposed_to_those_who_wait_for_a_drive_otherwise(strategy: str) 
 
 def test_a_pause_is_not_taken_for_slow_scheduling() -> None:
     assert "Resuming it would change that." in sentence(Spending.SCHEDULING, paused=True)
-    assert "a device that lives" in sentence(Spending.SCHEDULING)
+    assert "a larger window would" in sentence(Spending.SCHEDULING)
+
+
+# Advice fits the run
+
+
+@pytest.mark.parametrize("devices", [{"cpu"}, {""}, set(), {"cuda:0"}, {"mps"}])
+def test_gpudirect_is_proposed_only_where_a_drive_feeds_a_gpu(devices: set[str]) -> None:
+    for has_csd in (False, True):
+        said = sentence(Spending.TRANSFER, devices=frozenset(devices), has_csd=has_csd)
+        assert ("GPUDirect" in said) == (has_csd and "cuda:0" in devices)
+
+
+def test_a_trainer_on_processors_is_told_nothing_of_its_accelerator() -> None:
+    said = sentence(Spending.TRANSFER, devices=frozenset({"cpu"}))
+    assert "normalize=False" in said
+    assert "device" not in said
+    training = sentence(Spending.TRAINING, devices=frozenset({"cpu"}))
+    assert "A faster model or an accelerator would" in training
+    assert "an accelerator" not in sentence(Spending.TRAINING, devices=frozenset({"cuda:1"}))
+
+
+def test_a_device_is_missed_only_where_none_lives() -> None:
+    assert "A device that lives would" in sentence(Spending.SCHEDULING, has_device=False)
+    assert "lives" not in sentence(Spending.SCHEDULING)
+
+
+def test_a_run_that_uses_no_drive_is_not_told_to_get_one() -> None:
+    assert "drive" not in sentence(Spending.DECODE, strategy="cpu")
+    assert "the strategy wrr" in sentence(Spending.DECODE, strategy="cpu", has_csd=True)

@@ -1,8 +1,11 @@
-"""What is shown of an address never holds its secret."""
+"""What is shown of an address never holds its secret, and none is taken for a path."""
+
+from pathlib import Path
 
 import pytest
 
-from ddlp.core.urls import without_password
+from ddlp.core.errors import InvalidInput
+from ddlp.core.urls import refuse_address, without_password
 
 
 @pytest.mark.parametrize(
@@ -20,3 +23,54 @@ from ddlp.core.urls import without_password
 )
 def test_passwords_are_not_shown(url: str, shown: str) -> None:
     assert without_password(url) == shown
+
+
+ADDRESSES = (
+    "s3://bucket/x",
+    "gs://bucket/x",
+    "az://container/x",
+    "abfss://c@account.dfs.core.windows.net/x",
+    "http://host/x.tar",
+    "HTTPS://host/x.tar",
+    "hdfs://namenode:8020/x",
+)
+
+
+@pytest.mark.parametrize("address", ADDRESSES)
+def test_an_address_is_refused_by_its_own_name(address: str) -> None:
+    for given in (address, Path(address)):  # a path has lost a slash
+        with pytest.raises(InvalidInput) as refused:
+            refuse_address(given)
+        assert str(refused.value).startswith(f"{address} is an address, not a folder: ")
+        assert "mount it or copy it" in str(refused.value)
+
+
+def test_a_password_in_an_address_is_not_repeated() -> None:
+    with pytest.raises(InvalidInput, match=r"https://me:\*\*\*@host/x is an address") as refused:
+        refuse_address("https://me:secret@host/x")
+    assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("given", ["file:///data/pets", Path("file:///data/pets")])
+def test_the_address_of_a_file_is_told_to_be_a_path(given: str | Path) -> None:
+    with pytest.raises(InvalidInput, match=r"file:///data/pets is an address.*; leave out file://"):
+        refuse_address(given)
+
+
+@pytest.mark.parametrize(
+    "path", ["/data/s3://bucket", "/data", "data", "", ".", "~/pets", "a:b", "1:/x"]
+)
+def test_a_path_is_none(path: str) -> None:
+    refuse_address(path)
+    refuse_address(Path(path))
+    refuse_address(f"./{path}")
+
+
+def test_a_folder_whose_name_ends_in_a_colon_is_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InvalidInput):
+        refuse_address(Path("odd:/pets"))
+    (tmp_path / "odd:").mkdir()
+    refuse_address(Path("odd:/pets"))

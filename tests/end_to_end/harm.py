@@ -4,7 +4,7 @@ import os
 import signal
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from tests.conftest import UpProcess
@@ -27,9 +27,14 @@ def pool(worker: int) -> list[int]:
 
 
 def kill(*processes: int) -> None:
-    """End processes as the kernel does when memory runs out."""
+    """End processes as the kernel does when memory runs out.
+
+    One that ended since it was listed is as dead as the others: the first to be killed may take
+    others with it, and a worker that starts has helpers that live for a moment.
+    """
     for process in processes:
-        os.kill(process, signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
 
 
 @contextmanager
@@ -41,7 +46,7 @@ def stopped(*processes: int) -> Iterator[None]:
         yield
     finally:
         for process in processes:
-            if Path(f"/proc/{process}").exists():
+            with suppress(ProcessLookupError):
                 os.kill(process, signal.SIGCONT)
 
 

@@ -223,7 +223,7 @@ def test_a_crash_costs_one_sample_without_a_server_too(
     pipeline = {"transforms": [{"name": "crash"}, *END]}
     options: dict[str, Any] = {"pipeline": pipeline, "batch_size": BATCH, "workers": 2}
     with DualLoader.local(
-        spoilt, on_bad=on_bad, max_bad_share=0.5, normalize=False, **options
+        spoilt, on_bad=on_bad, max_bad_share=0.5, epochs=1, normalize=False, **options
     ) as loader:
         account = Account()
         for batch in loader.batches():

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from ddlp.core.exit_codes import ExitCode
 from tests.cli.test_up import ddlp
 from tests.conftest import UpProcess, wait_until
 from tests.end_to_end.device_worker import DeviceWorker
@@ -115,10 +116,10 @@ def test_a_device_that_is_not_alone_on_its_prong_is_not_judged(
     with DeviceWorker(host, "one"), DeviceWorker(host, "two"):
         wait_until(lambda: alive(host) == ["one", "two"], 30)
         answer = ddlp("csd", "conformance", "--name", "one", url=host.url)
-    assert answer.returncode == 1
+    assert answer.returncode == ExitCode.REFUSED
     assert "two would do some of the work of prong csd in place of one" in answer.stderr
     gone = ddlp("csd", "conformance", "--name", "three", url=host.url)
-    assert gone.returncode == 2
+    assert gone.returncode == ExitCode.NOT_FOUND
     assert "there is no device three; known devices: " in gone.stderr
 
 
@@ -130,5 +131,5 @@ def test_a_folder_that_the_server_may_not_read_is_refused_with_a_remedy(
         wait_until(lambda: alive(host) == ["far"], 30)
         options = ("--name", "far", "--data", str(tmp_path / "elsewhere"))
         answer = ddlp("csd", "conformance", *options, url=host.url)
-    assert answer.returncode == 2
+    assert answer.returncode == ExitCode.DENIED
     assert "or name another folder with --data" in answer.stderr

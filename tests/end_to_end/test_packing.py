@@ -56,7 +56,7 @@ def removed(client: Client, name: str) -> Iterator[str]:
     """A packed dataset that goes in the end, and its shards with it."""
     yield name
     place = Path(client.get(f"/datasets/{name}")["uri"])
-    client.delete(f"/datasets/{name}")
+    client.delete(f"/datasets/{name}?keep_runs=true")
     assert not place.exists()
 
 
@@ -89,7 +89,7 @@ def test_originals_and_records_give_the_same_bytes_and_certificates(
     assert plain[1].pixels == packed[1].pixels
     assert plain[1].labels == packed[1].labels
     differ = {key for key in plain[0] if plain[0][key] != packed[0][key]}
-    assert differ == {"run", "storage", "previous", "digest"}
+    assert differ == {"run", "storage", "sessions", "previous", "digest"}
     assert (plain[2]["storage"], packed[2]["storage"]) == ("folder", "packed")
 
 
@@ -194,7 +194,7 @@ def test_a_killed_server_goes_on_where_it_was(victim: UpProcess, client: Client)
             assert '<progress id="scan" max="100" value="0"' in page(victim, f"datasets/{name}")
             assert '<span class="chip state-packing">packing</span>' in page(victim, "datasets")
             with pytest.raises(Conflict, match=f"fruit is used by the packing of {name}"):
-                client.delete("/datasets/fruit")
+                client.delete("/datasets/fruit?keep_runs=true")
         finished(client, name)
 
 
@@ -203,7 +203,7 @@ def test_one_that_is_removed_meanwhile_leaves_nothing(victim: UpProcess, client:
         name = pack(client)
         place = Path(client.get(f"/datasets/{name}")["uri"])
         assert place.is_dir()
-        client.delete(f"/datasets/{name}")
+        client.delete(f"/datasets/{name}?keep_runs=true")
     with pytest.raises(NotFound):
         client.get(f"/datasets/{name}")
     with removed(client, pack(client)) as other:
@@ -225,7 +225,7 @@ def test_the_command_packs_forecasts_and_unpacks(
     out = tmp_path / "out"
     done = ddlp("dataset", "unpack", "fruit-packed", "--into", str(out), "--json", url=victim.url)
     assert json.loads(done.stdout)["files"] == 123
-    assert ddlp("dataset", "remove", "fruit-packed", url=victim.url).returncode == 0
+    assert ddlp("dataset", "delete", "fruit-packed", "--yes", url=victim.url).returncode == 0
     with pytest.raises(InvalidInput, match="quality: "):
         client.post("/datasets/fruit/pack", {"quality": 101})
     with pytest.raises(InvalidInput, match="colour: "):

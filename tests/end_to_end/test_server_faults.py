@@ -1,6 +1,9 @@
 """The server dies in the middle of what it does, or its database is kept from it for a while."""
 
 import http.client
+import os
+import re
+import signal
 import sqlite3
 import threading
 import uuid
@@ -12,6 +15,7 @@ import pytest
 
 from ddlp.core.client import Client
 from ddlp.core.errors import NotFound, Unavailable
+from ddlp.loader import passes
 from tests.conftest import UpProcess, wait_until
 from tests.end_to_end.conftest import Traps
 from tests.end_to_end.harm import kill, once_at
@@ -28,6 +32,37 @@ def test_a_killed_server_comes_back_and_loses_nothing(victim: UpProcess, client:
     run = new_run(client, batch_size=1)
     harm = once_at(5, lambda: kill(victim.children()["serve"]))
     [account] = train(victim, run, harm, prefetch=2)
+    assert account.samples == ONCE
+    check_exact(client, run)
+
+
+def test_a_loader_says_that_the_server_is_silent_and_where_it_looks_for_it(
+    victim: UpProcess,
+    client: Client,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(passes, "_SAY_EVERY_S", 0.2)
+    run = new_run(client, batch_size=1)
+    silent = re.compile(
+        rf"still waiting for: an answer from the server at {re.escape(victim.url)} \(check that it "
+        r"runs, or set DDLP_URL or url= to its address\), asking for step \d+ of epoch 0"
+    )
+    server = victim.children()["serve"]
+
+    def watch() -> None:
+        wait_until(lambda: any(map(silent.fullmatch, caplog.messages)))
+        os.kill(server, signal.SIGCONT)
+
+    watcher = threading.Thread(target=watch)
+
+    def fall_silent(step: int) -> None:
+        if step == 5:
+            os.kill(server, signal.SIGSTOP)
+            watcher.start()
+
+    [account] = train(victim, run, fall_silent, prefetch=2)
+    watcher.join()
     assert account.samples == ONCE
     check_exact(client, run)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ddlp.core.client import Client
+from ddlp.core.exit_codes import ExitCode
 from tests.cli.test_up import ddlp
 from tests.conftest import UpProcess, wait_until
 from tests.end_to_end.harm import once_at
@@ -89,5 +90,5 @@ def test_a_file_of_certificates_that_was_tampered_with_is_refused(
     kept["certificates"][0]["checksums"] = checksums[16:] + checksums[:16]
     file.write_text(json.dumps(kept))
     refused = ddlp("verify", str(file), "--json")
-    assert refused.returncode == 1
+    assert refused.returncode == ExitCode.FAILED_CHECK
     assert not json.loads(refused.stdout)["exactly_once"]

@@ -9,17 +9,20 @@ import subprocess
 import sys
 import tempfile
 import threading
+import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from ddlp.core.client import Client
 from ddlp.core.messages import Fed, FeedRequest
 from ddlp.core.owned_folder import shared_memory
 from ddlp.loader import DualLoader
-from tests.conftest import SMALL_PIPELINE, wait_until
+from tests.conftest import SMALL_PIPELINE, UpProcess, wait_until
+from tests.end_to_end.trainer import new_run
 from tests.loader.test_local import alive
 
 OPTIONS: dict[str, Any] = {"pipeline": SMALL_PIPELINE, "batch_size": 4, "workers": 1}
@@ -56,6 +59,16 @@ tell()
 """
 OPEN = """
 train()
+"""
+REMOTE = """
+import json, signal, sys
+from ddlp.loader import DualLoader
+
+with DualLoader(sys.argv[2], sys.argv[1], normalize=json.loads(sys.argv[3])) as loader:
+    batches = iter(loader)
+    held = [next(batches) for _ in range(3)]
+    print("ready", flush=True)
+    signal.pause()
 """
 CLOSED = """
 with loader:
@@ -94,6 +107,24 @@ def folders(pid: int) -> list[Path]:
     """The folders that a process owns, in memory and on the drive."""
     places = {shared_memory(), Path(tempfile.gettempdir())}
     return [path for place in places for path in place.glob(f"ddlp-local-{pid}-*")]
+
+
+def in_memory(pid: int) -> set[Path]:
+    """The files in shared memory that a process has open or mapped."""
+    lines = Path(f"/proc/{pid}/maps").read_text().splitlines()
+    mapped = [fields[5] for line in lines if len(fields := line.split(maxsplit=5)) == 6]
+    opened = []
+    for entry in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it was closed meanwhile
+            opened.append(os.readlink(entry))
+    found = {Path(name) for name in (*mapped, *opened) if name.startswith(str(shared_memory()))}
+    return {path for path in found if path.exists()}
+
+
+def children(pid: int) -> list[int]:
+    """The child processes of a process."""
+    found = Path(f"/proc/{pid}/task").glob("*/children")
+    return [int(child) for path in found for child in path.read_text().split()]
 
 
 def gone(pids: list[int]) -> bool:
@@ -143,14 +174,69 @@ def test_a_script_that_does_not_close_its_loader_ends_in_silence(images: Path) -
     wait_until(lambda: gone(json.loads(out)))
 
 
-def test_a_killed_trainer_takes_its_workers_along(images: Path) -> None:
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL, signal.SIGHUP])
+@pytest.mark.parametrize("whole_group", [False, True], ids=["alone", "group"])
+def test_a_trainer_that_is_ended_by_a_signal_leaves_nothing(
+    images: Path, how: signal.Signals, whole_group: bool
+) -> None:
     with script(images, IN_A_STEP, CLOSED) as process:
         workers = told(process)
+        assert len(folders(process.pid)) == 2
+        helpers = children(process.pid)
+        assert len(helpers) == len(workers) + 1, "and the janitor"
+        (os.killpg if whole_group else os.kill)(process.pid, how)
+        process.communicate(timeout=10)
+    assert process.returncode == -how
+    wait_until(lambda: gone(helpers), timeout_s=5)
+    assert folders(process.pid) == []
+
+
+@pytest.mark.parametrize("normalize", [True, False], ids=["copied", "mapped"])
+def test_a_trainer_of_a_server_that_is_terminated_leaves_nothing_in_memory(
+    up: UpProcess, api: Client, normalize: bool
+) -> None:
+    run = new_run(api, strategy="cpu")
+    run_id = api.get(f"/runs/{run}")["id"]
+    words = ["-c", REMOTE, up.url, run, json.dumps(normalize)]
+    with subprocess.Popen([sys.executable, *words], stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline() == "ready\n"
+            held = in_memory(process.pid)
+            os.kill(process.pid, signal.SIGTERM)
+            process.communicate(timeout=10)
+        finally:
+            process.kill()
+    assert process.returncode == -signal.SIGTERM
+    names = (run_id, uuid.UUID(run_id).hex)
+    of_the_run = {path for path in held if any(name in str(path) for name in names)}
+    assert normalize or of_the_run, "it had mapped a batch"
+    wait_until(lambda: not any(path.exists() for path in held - of_the_run))
+    api.post(f"/runs/{run}/cancel", {})
+    wait_until(lambda: not any(path.exists() for path in of_the_run))
+
+
+def test_the_janitor_outlives_a_signal_to_all_processes(images: Path) -> None:
+    with script(images, IN_A_STEP, CLOSED) as process:
+        told(process)
+        helpers = children(process.pid)
+        for pid in (*helpers, process.pid):
+            os.kill(pid, signal.SIGTERM)
+        process.communicate(timeout=10)
+    wait_until(lambda: gone(helpers), timeout_s=5)
+    assert folders(process.pid) == []
+
+
+def test_a_worker_at_work_as_its_trainer_dies_leaves_nothing(images: Path) -> None:
+    with script(images, WAITING_FOR_A_BATCH, OPEN) as process:
+        (worker,) = told(process)
+        helpers = children(process.pid)
         process.kill()
         process.communicate(timeout=10)
-    wait_until(lambda: gone(workers))
-    with DualLoader.local(images, **OPTIONS):
-        assert folders(process.pid) == []
+    wait_until(lambda: not folders(process.pid), timeout_s=5)
+    os.kill(worker, signal.SIGCONT)
+    wait_until(lambda: gone(helpers), timeout_s=5)
+    assert folders(process.pid) == []
 
 
 @pytest.mark.parametrize("cyclic", [False, True], ids=["counted", "collected"])

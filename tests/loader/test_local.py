@@ -75,9 +75,9 @@ def test_a_plain_training_loop_gets_normalised_images_and_labels(images: Path) -
 
 
 def test_more_passes_than_epochs_are_refused(images: Path) -> None:
-    with local(images) as loader:
+    with local(images, epochs=1) as loader:
         assert sum(1 for _ in loader) == 16
-        with pytest.raises(Conflict, match="all 1 epochs of the run were delivered"):
+        with pytest.raises(Conflict, match=r"all 1 epochs of run .* were delivered; give it more"):
             next(iter(loader))
 
 
@@ -125,7 +125,7 @@ def test_a_killed_worker_loses_nothing(images: Path) -> None:
 
 def test_a_batch_that_cannot_be_made_ends_the_pass_with_the_reason(tmp_path: Path) -> None:
     images = make_images(tmp_path / "fruit", 20)
-    with local(images) as loader:
+    with local(images, on_bad="fail") as loader:
         change(images / "plum" / "0002.jpg")
         with pytest.raises(DdlpError, match=r"plum/0002\.jpg cannot be used: it was changed"):
             list(loader)
@@ -144,12 +144,27 @@ def test_a_bad_sample_is_skipped_or_replaced_and_listed(tmp_path: Path, on_bad: 
     assert first.sample == second.sample == 14
     assert first.name == str(images / "plum" / "0002.jpg")
     assert (first.substitute is None) == (on_bad == "skip")
-    assert "changed after it was indexed" in first.reason
+    assert first.reason == (
+        "it was changed after it was indexed; start the loader again, which scans the folder anew"
+    )
+
+
+def test_by_default_a_changed_file_is_skipped_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    images = make_images(tmp_path / "fruit", 20)
+    with local(images, epochs=1) as loader:
+        change(images / "plum" / "0002.jpg")
+        assert sum(len(labels) for _, labels in loader) == 19
+    [told] = [record for record in caplog.records if "bad sample" in record.getMessage()]
+    assert told.levelname == "WARNING"
+    assert "1 bad sample of epoch 0 was skipped so far, such as" in told.getMessage()
+    assert "plum/0002.jpg: it was changed" in told.getMessage()
 
 
 def test_too_many_bad_samples_end_the_pass(tmp_path: Path) -> None:
     images = make_images(tmp_path / "fruit", 20)
-    with local(images, on_bad="skip", max_bad_share=0.05) as loader:
+    with local(images, on_bad="skip", max_bad_share=0.05, epochs=1) as loader:
         for number in (2, 5):
             change(images / "plum" / f"{number:04d}.jpg")
         with pytest.raises(DdlpError, match="2 of the 20 samples of epoch 0 are bad"):
@@ -180,7 +195,7 @@ def test_files_that_a_scan_rejects_stop_a_run_that_takes_no_bad_samples(tmp_path
     images = make_images(tmp_path / "fruit", 20)
     (images / "plum" / "0002.jpg").write_bytes(b"nothing")
     with pytest.raises(BadSample, match=r"plum/0002\.jpg: it is not an image .*on_bad='skip'"):
-        local(images)
+        local(images, on_bad="fail")
 
 
 def test_arrays_are_a_dataset_too(tmp_path: Path) -> None:
@@ -246,6 +261,12 @@ def test_what_makes_no_sense_is_refused_and_leaves_nothing(
     assert leftovers() == []
 
 
+@pytest.mark.parametrize("kind", [str, Path])
+def test_an_address_is_refused_as_one(kind: type[str] | type[Path]) -> None:
+    with pytest.raises(InvalidInput, match=r"^s3://bucket/x is an address, not a folder"):
+        DualLoader.local(kind("s3://bucket/x"), pipeline="imagenet-val", batch_size=1)
+
+
 def test_a_missing_folder_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="does not exist"):
         DualLoader.local(tmp_path / "nowhere")
@@ -275,3 +296,22 @@ def test_a_forked_child_neither_ends_a_run_nor_gives_its_files_back(images: Path
         assert os.waitpid(child, 0)[1] == 0
         assert sum(1 for _ in batches) == 15
         assert torch.equal(first, before)
+
+
+def test_splits_are_refused_with_the_folder_to_give(tmp_path: Path) -> None:
+    for split in ("train", "val"):
+        make_images(tmp_path / "photos" / split, 9)
+    with pytest.raises(InvalidInput, match=rf"holds splits.*'{tmp_path}/photos/train'"):
+        local(tmp_path / "photos")
+    with local(tmp_path / "photos", as_classes=True, epochs=1) as loader:
+        assert {int(label) for _, labels in loader for label in labels} == {0, 1}
+
+
+def test_what_the_scan_left_out_is_a_warning(tmp_path: Path) -> None:
+    images = make_images(tmp_path / "fruit", 20)
+    (images / "top.jpg").write_bytes(b"")
+    with (
+        pytest.warns(UserWarning, match="directly in .*/fruit that were left out"),
+        local(images) as loader,
+    ):
+        assert len(loader) > 0

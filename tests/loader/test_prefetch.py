@@ -3,16 +3,20 @@
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from ddlp.core.errors import DdlpError, WaitTimeout
-from ddlp.core.messages import Fed, FeedRequest
+from ddlp.core.batchfile import BatchId
+from ddlp.core.bursts import EVERY_S
+from ddlp.core.errors import Conflict, DamagedBatch, DdlpError, WaitTimeout
+from ddlp.core.messages import Fed, FedBatch, FeedRequest
 from ddlp.core.types import RunState
-from ddlp.loader import DualLoader
+from ddlp.loader import DualLoader, passes, prefetch
+from ddlp.loader.readers.base import Loaded
 from ddlp.loader.readers.choice import Readers
 from tests.conftest import SMALL_PIPELINE, make_images
 
@@ -100,7 +104,7 @@ def test_an_error_at_the_end_of_an_epoch_is_raised_too(loader: DualLoader) -> No
     [
         (RunState.FAILED, "run .* failed: the reason"),
         (RunState.CANCELLED, "run .* was cancelled"),
-        (RunState.COMPLETED, "is completed; make a new one to train again"),
+        (RunState.COMPLETED, "run few is completed: all its epochs are over"),
     ],
 )
 def test_a_run_that_is_over_ends_the_pass_with_the_reason(
@@ -146,3 +150,92 @@ def test_a_paused_run_may_be_waited_for_without_end(few: Path) -> None:
 
         spoil(loader, paused_at_first)
         assert sum(1 for _ in loader) == 20
+
+
+# What is said
+
+
+def test_a_wait_always_names_something(
+    few: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(passes, "_SAY_AFTER_S", 0.1)
+
+    def nothing(_: FeedRequest) -> Fed:
+        threading.Event().wait(0.1)
+        return Fed(batches=[], done=False, state=RunState.RUNNING)
+
+    with local(few, wait_timeout_s=1.0) as loader:
+        spoil(loader, nothing)
+        with pytest.raises(WaitTimeout, match="waiting for: asking for step 0 of epoch 0; raise"):
+            list(loader)
+    assert "still waiting for: asking for step 0 of epoch 0" in caplog.messages
+
+
+def test_an_answer_that_does_not_come_is_what_is_waited_for(
+    few: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prefetch, "_LATE_S", 0.2)
+    over = threading.Event()
+    answers = iter([Fed(batches=[], done=False, state=RunState.RUNNING, waiting_for="batch 7")])
+
+    def hang(_: FeedRequest) -> Fed:
+        for answer in answers:
+            return answer
+        over.wait(10)
+        raise DdlpError("it ends")
+
+    with local(few, wait_timeout_s=1.0) as loader:
+        spoil(loader, hang)
+        threading.Timer(2.0, over.set).start()
+        with pytest.raises(WaitTimeout, match="an answer from the run in this process, asking"):
+            list(loader)
+
+
+@pytest.mark.parametrize("batches", [1, 3, 20])
+def test_the_batch_at_hand_counts_as_received_when_a_pass_is_left(few: Path, batches: int) -> None:
+    said: list[int] = []
+    with local(few, epochs=2) as loader:
+        exchange = loader._feed.exchange
+
+        def listen(request: FeedRequest) -> Fed:
+            said.append(request.consumed)
+            return exchange(request)
+
+        spoil(loader, listen)
+        for number, _ in enumerate(loader, 1):
+            if number == batches:
+                break
+        assert said[-1] == batches
+
+
+def test_an_epoch_that_ends_before_all_of_it_came_is_no_epoch(few: Path) -> None:
+    def over(_: FeedRequest) -> Fed:
+        return Fed(batches=[], done=True, state=RunState.RUNNING)
+
+    with local(few) as loader:
+        spoil(loader, over)
+        with pytest.raises(Conflict, match=r"got 0 of its 20 batches of epoch 0, .*set_epoch\(0\)"):
+            list(loader)
+
+
+def test_many_batches_that_are_made_again_are_told_in_few_lines(
+    few: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, damaged = Readers.read, set[int]()
+
+    def once_damaged(self: Readers, fed: FedBatch, expected: BatchId) -> Loaded:
+        if fed.index not in damaged:
+            damaged.add(fed.index)
+            raise DamagedBatch(f"batch {fed.index} has a wrong checksum")
+        return read(self, fed, expected)
+
+    monkeypatch.setattr(Readers, "read", once_damaged)
+    began = time.monotonic()
+    with local(few) as loader:
+        assert sum(1 for _ in loader) == 20
+    lines = [line for line in caplog.messages if "made again" in line]
+    periods = 1 + (time.monotonic() - began) // EVERY_S
+    assert len(lines) <= periods + 1
+    assert "is made again: batch" in lines[0]
+    counts = [int(line.split()[0]) if line[0].isdigit() else 1 for line in lines]
+    assert sum(counts) == len(damaged) == 20

@@ -17,7 +17,7 @@ from tests.conftest import SMALL_PIPELINE, make_images
 BATCHES = 7
 STRATEGIES = {"cpu": None, "wrr": 0.5, "mte": 0.5, "bounded": 0.5, "csd": 1.0}
 STRICT = ("cpu", "csd")
-Print = tuple[int, tuple[int, ...], int]
+Print = tuple[tuple[int, ...], int]
 
 
 @pytest.fixture(scope="module")
@@ -33,9 +33,8 @@ def local(images: Path, **options: Any) -> DualLoader:
 
 
 def fingerprint(batch: TensorBatch) -> Print:
-    """A batch: its index, its samples and its pixels."""
-    pixels = zlib.crc32(batch.images.contiguous().numpy())
-    return batch.index, tuple(batch.samples.tolist()), pixels
+    """A batch: its samples and its pixels."""
+    return tuple(batch.samples.tolist()), zlib.crc32(batch.images.contiguous().numpy())
 
 
 @pytest.mark.parametrize(
@@ -52,7 +51,7 @@ def test_a_pass_that_is_stopped_anywhere_is_finished_by_other_workers(
         for batch in loader.batches():
             whole.append(fingerprint(batch))
             states.append(loader.state_dict())
-    assert sorted(index for index, _, _ in whole) == list(range(BATCHES))
+    assert sorted(sample for samples, _ in whole for sample in samples) == list(range(20))
     for stop, state in enumerate(states[:BATCHES]):
         with local(few, **options, workers=1 + stop % 3) as again:
             again.load_state_dict(json.loads(json.dumps(state)))
@@ -81,7 +80,10 @@ def test_the_split_of_mte_is_kept_over_a_stop(few: Path) -> None:
                 break
     with local(few, **options) as again:
         again.load_state_dict(state)
-        order = [batch.index for batch in again.batches()]
+        rest = [int(batch.samples[0]) for batch in again.batches()]
+    with local(few, batch_size=1, workers=1, strategy="cpu") as plain:
+        place = {int(batch.samples[0]): index for index, batch in enumerate(plain.batches())}
+    order = [place[sample] for sample in rest]
     split, heads = int(state["settled"]["split"]), state["heads"]
     tails = state["position"] - heads
     assert order == [*range(heads, split), *range(19 - tails, split - 1, -1)]
@@ -117,12 +119,23 @@ def test_the_state_of_a_huge_run_is_small_too() -> None:
 def test_a_state_of_another_run_is_refused(few: Path) -> None:
     with local(few) as loader:
         state = loader.state_dict()
-    for other in ({"seed": 9}, {"batch_size": 4}, {"tail": "pad"}, {"on_bad": "skip"}):
+    for name, value in ({"seed": 9, "batch_size": 4, "reshuffle": False}).items():
         with (
-            local(few, **other) as loader,
-            pytest.raises(InvalidInput, match="of another run"),
+            local(few, **{name: value}) as loader,
+            pytest.raises(InvalidInput, match=f"does not fit this run: it is of {name} .*, not"),
         ):
             loader.load_state_dict(state)
+
+
+def test_a_state_fits_runs_that_treat_the_same_batches_otherwise(few: Path) -> None:
+    with local(few) as loader:
+        next(iter(loader))
+        state = loader.state_dict()
+    for other in ({"tail": "drop"}, {"on_bad": "replace"}, {"epochs": 7}, {"strategy": "cpu"}):
+        with local(few, **other) as loader:
+            loader.load_state_dict(state)
+            assert loader.epoch == 0
+            assert sum(len(labels) for _, labels in loader) in {17, 15}
 
 
 @pytest.mark.parametrize("state", [{}, {"step": 3}, {"epoch": 0, "position": 1, "run": {}, "x": 1}])
@@ -131,32 +144,34 @@ def test_what_is_no_state_is_refused(few: Path, state: dict[str, Any]) -> None:
         loader.load_state_dict(state)
 
 
-def test_a_state_cannot_be_loaded_during_a_pass(few: Path) -> None:
+def test_a_state_that_is_loaded_during_a_pass_ends_it(few: Path) -> None:
     with local(few) as loader:
         state = loader.state_dict()
         batches = loader.batches()
         next(batches)
-        with pytest.raises(Conflict, match="a pass over this loader is under way"):
-            loader.load_state_dict(state)
+        loader.load_state_dict(state)
+        with pytest.raises(Conflict, match="this pass was ended by a later one"):
+            next(batches)
+        assert sum(1 for _ in loader) == BATCHES
 
 
 def test_a_state_that_is_loaded_between_passes_leads_back(few: Path) -> None:
     with local(few, epochs=2) as loader:
         batches = loader.batches()
-        before = [next(batches).index for _ in range(2)]
+        before = [fingerprint(next(batches)) for _ in range(2)]
         state = loader.state_dict()
-        first = [*before, *(batch.index for batch in batches)]
+        first = [*before, *(fingerprint(batch) for batch in batches)]
         next(loader.batches())
         loader.load_state_dict(state)
-        again = [*before, *(batch.index for batch in loader.batches())]
+        again = [*before, *(fingerprint(batch) for batch in loader.batches())]
         assert sorted(again) == sorted(first)
         assert loader.epoch == 1
 
 
-def test_a_state_of_several_ranks_needs_a_server(few: Path) -> None:
+def test_a_state_that_does_not_say_all_is_refused(few: Path) -> None:
     with local(few) as loader:
         state = {**loader.state_dict(), "heads": None}
-        with pytest.raises(InvalidInput, match="of several ranks"):
+        with pytest.raises(InvalidInput, match="before all was known that another run needs"):
             loader.load_state_dict(state)
 
 
@@ -169,6 +184,43 @@ def test_the_usual_loop_with_set_epoch_gets_every_epoch(few: Path) -> None:
             loader.set_epoch(epoch)
             found = sorted(fingerprint(batch) for batch in loader.batches())
             assert found == sorted(fingerprint(batch) for batch in plain.batches())
+
+
+def test_the_usual_loop_with_set_epoch_goes_on_in_the_middle_of_an_epoch(few: Path) -> None:
+    with local(few, epochs=2) as loader:
+        batches = loader.batches()
+        before = [fingerprint(next(batches)) for _ in range(3)]
+        state = loader.state_dict()
+    with local(few, epochs=2) as loader:
+        loader.load_state_dict(state)
+        passes: list[list[Print]] = []
+        for epoch in range(loader.epoch, 2):
+            loader.set_epoch(epoch)
+            passes.append([fingerprint(batch) for batch in loader.batches()])
+    first = [sample for samples, _ in before + passes[0] for sample in samples]
+    assert sorted(first) == list(range(20))
+    assert len(passes) == 2
+
+
+def test_a_state_before_a_pass_is_of_the_epoch_that_was_set(few: Path) -> None:
+    with local(few, epochs=3) as loader:
+        loader.set_epoch(2)
+        state = loader.state_dict()
+        wanted = sorted(fingerprint(batch) for batch in loader.batches())
+    assert (state["epoch"], state["position"]) == (2, 0)
+    with local(few, epochs=3) as loader:
+        loader.load_state_dict(state)
+        assert loader.epoch == 2
+        assert sorted(fingerprint(batch) for batch in loader.batches()) == wanted
+
+
+def test_a_state_that_is_refused_leaves_the_pass_as_it_was(few: Path) -> None:
+    with local(few) as loader:
+        batches = loader.batches()
+        next(batches)
+        with pytest.raises(InvalidInput, match="no state of a DualLoader"):
+            loader.load_state_dict({"epoch": 0, "position": 0, "run": "photos-1"})
+        assert len(list(batches)) == BATCHES - 1
 
 
 def test_an_epoch_may_be_skipped(few: Path) -> None:
@@ -190,7 +242,7 @@ def test_after_a_pass_that_was_left_early_the_next_epoch_can_be_set(few: Path) -
         assert loader.epoch == 2
 
 
-@pytest.mark.parametrize("epoch", [-1, 3])
+@pytest.mark.parametrize("epoch", [-1, 4])
 def test_an_epoch_that_the_run_does_not_have_is_refused(few: Path, epoch: int) -> None:
     with (
         local(few, epochs=3) as loader,
@@ -199,10 +251,19 @@ def test_an_epoch_that_the_run_does_not_have_is_refused(few: Path, epoch: int) -
         loader.set_epoch(epoch)
 
 
-def test_an_epoch_cannot_be_set_during_a_pass(few: Path) -> None:
+def test_the_epoch_after_the_last_one_is_one_more(few: Path) -> None:
+    with local(few, epochs=1) as loader:
+        assert sum(1 for _ in loader) == BATCHES
+        loader.set_epoch(1)
+        assert sum(1 for _ in loader) == BATCHES
+        assert loader.epochs == 2
+
+
+def test_an_epoch_that_is_set_during_a_pass_ends_it(few: Path) -> None:
     with local(few, epochs=2) as loader:
         batches = loader.batches()
         next(batches)
-        with pytest.raises(Conflict, match="under way"):
-            loader.set_epoch(1)
-        batches.close()
+        loader.set_epoch(1)
+        with pytest.raises(Conflict, match="this pass was ended by a later one"):
+            next(batches)
+        assert loader.epoch == 1

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from sqlalchemy.orm import Session
 from ddlp.core.certificate import Certificate
 from ddlp.core.energy import PowerModel
 from ddlp.core.messages import (
+    Attach,
+    Begin,
     Claim,
     Claimed,
     Commit,
@@ -21,17 +24,28 @@ from ddlp.core.messages import (
     Lease,
     Reported,
     Reports,
-    Rewind,
     RunCreate,
+    Taken,
     Where,
 )
 from ddlp.core.mishap import Mishap
 from ddlp.core.pipeline import ENGINE
 from ddlp.core.plan import Places
+from ddlp.core.sessions import Start
 from ddlp.core.types import DeviceKind, Prong, RunState
-from ddlp.server import certificates, datasets, devices, runs, serving, work
-from ddlp.server.board import Board
+from ddlp.server import (
+    certificates,
+    datasets,
+    devices,
+    rewinding,
+    runs,
+    session_start,
+    sessions,
+    work,
+)
+from ddlp.server.board import Board, TrainerSession
 from ddlp.server.models import Run
+from ddlp.server.rewinding import Rewind
 from tests.conftest import wait_until
 from tests.server.conftest import Plane
 
@@ -128,7 +142,24 @@ def feed(
     request = FeedRequest(
         rank=rank, session=SESSION, epoch=epoch, received=step, consumed=consumed, want=1
     )
-    return plane.dispatcher.feed(run, request).result(10)
+    return send(plane, run, request).result(10)
+
+
+def send(plane: Plane, run: uuid.UUID, request: FeedRequest) -> "Future[Fed]":
+    """Send what a trainer asks; it holds its rank, and has begun."""
+
+    def hold(board: Board, _: Session, now: float) -> int:
+        active, rank = board.runs.get(run), request.rank
+        if active is None or rank >= active.schedule.plan.world_size:
+            return 0
+        if rank not in active.sessions:
+            ranks = active.schedule.plan.world_size
+            active.hold(rank, TrainerSession(request.session, ranks, now, begun=True))
+            active.schedule.join(rank, str(request.session), Start.BEGINNING)
+        return active.sessions[rank].turn
+
+    turn = ask(plane, hold)
+    return plane.dispatcher.feed(run, request.model_copy(update={"turn": turn}))
 
 
 def deliver(
@@ -147,12 +178,31 @@ def deliver(
     raise AssertionError(f"nothing comes: {fed.waiting_for}")
 
 
+def attach(plane: Plane, run: uuid.UUID, who: Attach) -> tuple[Where, bool] | Taken:
+    """Ask for a rank, as a trainer's process does first."""
+    found: tuple[Where, bool] | Taken = ask(
+        plane, lambda board, session, now: sessions.attach(board, session, board.run(run), who, now)
+    )
+    return found
+
+
+def begin(
+    plane: Plane, to: uuid.UUID, who: Attach, start: Start = Start.BEGINNING, **fields: Any
+) -> Where:
+    """Say how a session goes on, as a trainer's process does before its first batch."""
+    body = Begin(rank=who.rank, session=who.session, attach=who, start=start, **fields)
+    where: Where = ask(
+        plane, lambda board, session, now: session_start.begin(board, session, to, body, now)
+    )
+    return where
+
+
 def rewind(plane: Plane, run: uuid.UUID, position: int, **fields: Any) -> Where:
     """Go back as a trainer does that loads a checkpoint."""
     given = {"rank": 0, "session": SESSION, "world_size": 1, "epoch": 0, "position": position}
     body = Rewind(**{**given, **fields})
     where: Where = ask(
-        plane, lambda board, session, now: serving.rewind(board, session, run, body, now)
+        plane, lambda board, session, now: rewinding.rewind(board, session, run, body, now)
     )
     return where
 

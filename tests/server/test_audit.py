@@ -1,5 +1,7 @@
 """The audit read back: filtered, page by page, and in words."""
 
+import inspect
+import re
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +9,7 @@ import pytest
 
 from ddlp.core.messages.audit import AuditInfo
 from ddlp.core.types import Prong, RunState
-from ddlp.server import audit, ledger
+from ddlp.server import audit, audit_words, ledger
 from ddlp.server.audit_words import words
 from tests.server.conftest import Plane
 from tests.server.driving import new_run, register
@@ -90,3 +92,14 @@ def test_an_action_is_asked_for_exactly_or_by_its_group(plane: Plane) -> None:
 )
 def test_events_are_told_in_words(action: str, detail: dict[str, Any], said: str) -> None:
     assert words(action, detail) == said
+
+
+def test_every_action_that_the_server_notes_has_words() -> None:
+    source = Path(inspect.getfile(ledger)).parent
+    noted = {
+        action
+        for path in source.rglob("*.py")
+        for action in re.findall(r'audit\(\s*\w+,\s*"([\w.]+)"', path.read_text())
+    }
+    assert "run.create" in noted
+    assert noted <= audit_words.ACTIONS

@@ -7,7 +7,7 @@ import pytest
 from ddlp.core.errors import Conflict, InvalidInput, NotAllowed, NotFound
 from ddlp.core.messages import DatasetCreate, RunCreate
 from ddlp.core.types import RunState
-from ddlp.server import datasets, runs
+from ddlp.server import datasets, places, roots, runs
 from ddlp.server.models import Run
 from tests.conftest import make_images
 from tests.server.conftest import Plane
@@ -46,7 +46,7 @@ def test_a_dataset_outlives_no_run_that_needs_it_but_the_others(plane: Plane, im
             datasets.remove(session, plane.settings, "fruit")
         row.state = RunState.COMPLETED.value
     with plane.database.session() as session:
-        datasets.remove(session, plane.settings, "fruit")
+        datasets.remove(session, plane.settings, "fruit", keep_runs=True)
     with plane.database.session() as session:
         run = session.get_one(Run, row.id)
         assert run.dataset_id is None
@@ -65,3 +65,33 @@ def test_rejected_files_are_listed_page_by_page(plane: Plane) -> None:
     assert (row.samples, row.rejected) == (6, 3)
     names = [Path(entry.name).name for entry in datasets.rejected(row, 1, 5)]
     assert names == ["0004.jpg", "0007.jpg"]
+
+
+def test_splits_are_not_registered_as_one_dataset(plane: Plane) -> None:
+    root = plane.scratch / "photos"
+    for split in ("train", "val"):
+        make_images(root / split, 3)
+    body = DatasetCreate(uri=str(root))
+    with plane.database.session() as session:
+        with pytest.raises(InvalidInput, match=r"ddlp dataset add \S+/val --name photos-val"):
+            datasets.add(session, plane.settings, body)
+        assert datasets.list_all(session) == []
+        row = datasets.add(session, plane.settings, body.model_copy(update={"as_classes": True}))
+        assert row.as_classes
+        folders = roots.allowed(session, plane.settings)
+    found = places.look(folders, str(root))
+    assert found.kind is None
+    assert "holds splits" in (found.problem or "")
+    assert [(split.name, split.problem) for split in found.splits] == [
+        ("photos-train", None),
+        ("photos-val", None),
+    ]
+
+
+def test_what_was_left_out_is_told_with_the_dataset(plane: Plane) -> None:
+    place = make_images(plane.scratch / "mixed", 6)
+    (place / "top.jpg").write_bytes(b"")
+    plane.add_dataset(place, "mixed")
+    with plane.database.session() as session:
+        [note] = datasets.info(datasets.find(session, "mixed")).notes
+    assert note.endswith("for lack of a class folder: 1.")

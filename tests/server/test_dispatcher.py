@@ -14,10 +14,10 @@ from ddlp.core.errors import (
     NotFound,
     Unavailable,
 )
-from ddlp.core.messages import Attach, FeedRequest, Heartbeat
+from ddlp.core.messages import FeedRequest, Heartbeat
 from ddlp.core.pipeline import ENGINE
 from ddlp.core.types import Prong, RunState
-from ddlp.server import devices, runs, serving
+from ddlp.server import devices, runs
 from ddlp.server.models import Run
 from tests.conftest import wait_until
 from tests.server.conftest import Plane
@@ -33,6 +33,7 @@ from tests.server.driving import (
     refusal,
     register,
     rewind,
+    send,
     state_of,
     take_sent,
     work_off,
@@ -216,7 +217,7 @@ def test_a_cancel_beside_the_last_acknowledgement_harms_nobody(plane: Plane, ima
     deliver(plane, run)
     last = FeedRequest(rank=0, session=SESSION, epoch=0, received=7, consumed=7, want=0)
     answers = [
-        plane.dispatcher.feed(run, last),
+        send(plane, run, last),
         plane.dispatcher.change_state(run, RunState.CANCELLED),
     ]
     for answer in answers:
@@ -233,23 +234,13 @@ def test_a_request_that_makes_no_sense_fails_alone(plane: Plane, images: Path) -
     def broken(*_: object) -> None:
         raise KeyError("nobody thought of this")
 
-    answers = [plane.dispatcher.feed(run, stranger), plane.dispatcher.call(broken)]
+    answers = [send(plane, run, stranger), plane.dispatcher.call(broken)]
     fine = plane.dispatcher.call(lambda board, _, now: len(board.runs))
     with pytest.raises(InvalidInput, match="rank 7"):
         answers[0].result(10)
     with pytest.raises(DdlpError, match="internal error"):
         answers[1].result(10)
     assert fine.result(10) == 1
-
-
-def test_a_second_process_of_a_rank_shuts_the_first_one_out(plane: Plane, images: Path) -> None:
-    register(plane, Prong.CPU)
-    run = new_run(plane, images, strategy="cpu")
-    wait_until(lambda: work_off(plane))
-    feed(plane, run, 0, 0)
-    ask(plane, lambda board, _, now: serving.attach(board.run(run), uuid.uuid4(), Attach()))
-    with pytest.raises(Conflict, match="another process joined"):
-        feed(plane, run, 0, 0)
 
 
 def test_two_hosts_cannot_be_one_device(plane: Plane) -> None:

@@ -35,7 +35,10 @@ def check(certificate: Certificate, found: Counter[int]) -> None:
     assert SAMPLES - len(found) == certificate.dropped
     assert found.total() - len(found) == certificate.repeated
     if certificate.tail is TailPolicy.SHORT:
-        assert (certificate.dropped, certificate.repeated) == (0, 0)
+        left = SAMPLES - certificate.segments[-1].position * 20
+        ranks = certificate.segments[-1].world_size
+        assert certificate.dropped == 0
+        assert certificate.repeated == (max(0, ranks - left) if left > 0 else 0), "one each"
     if certificate.tail is TailPolicy.PAD:
         assert certificate.dropped == 0
     if certificate.tail is TailPolicy.DROP:
@@ -147,7 +150,7 @@ def test_ranks_that_leave_before_the_end_leave_the_epoch_abandoned(
     other.rewind(0, epoch=1)
     other.take(7)
     other.acknowledge()
-    wait_until(lambda: state_of(plane, run) is RunState.COMPLETED)
+    wait_until(lambda: state_of(plane, run) is RunState.INCOMPLETE)
     with plane.database.session() as session:
         states = [epoch.state for epoch in runs.epochs(session, session.get_one(Run, run))]
     assert states == [EpochState.ABANDONED, EpochState.COMPLETE]

@@ -24,14 +24,26 @@ from ddlp.core.messages import (
     TrainerAccount,
 )
 from ddlp.core.types import DeviceKind, Domain, Prong, Provenance, RunState, Spending
-from ddlp.server import devices, energy, figures, serving
+from ddlp.server import devices, energy, figures
 from ddlp.server.energy import IDLE, Charge, Drive, EnergyBook
 from ddlp.server.models import HostEnergy
 from ddlp.server.routes import meters
 from ddlp.server.telemetry import Bucket
 from tests.conftest import wait_until
 from tests.server.conftest import Plane
-from tests.server.driving import SESSION, ask, claim, commit, new_run, register, settle, take_sent
+from tests.server.driving import (
+    SESSION,
+    ask,
+    attach,
+    begin,
+    claim,
+    commit,
+    new_run,
+    register,
+    send,
+    settle,
+    take_sent,
+)
 
 A, B = (uuid.UUID(int=1), 0), (uuid.UUID(int=2), 3)
 SAMPLER = uuid.uuid4()
@@ -442,7 +454,8 @@ def test_memory_is_charged_by_the_model_until_it_is_measured(plane: Plane, image
 
 def test_training_is_charged_on_the_host_of_its_rank(plane: Plane, images: Path) -> None:
     run = new_run(plane, images)
-    ask(plane, lambda board, *_: serving.attach(board.run(run), SESSION, Attach(host="here")))
+    attach(plane, run, who := Attach(session=SESSION, host="here"))
+    begin(plane, run, who)
     tell(plane, domain(0, GPU))
     later(plane, 1)
     tell(plane, domain(10, GPU))
@@ -450,7 +463,7 @@ def test_training_is_charged_on_the_host_of_its_rank(plane: Plane, images: Path)
     request = FeedRequest(
         rank=0, session=SESSION, epoch=0, received=0, consumed=0, want=0, account=account
     )
-    plane.dispatcher.feed(run, request).result(10)
+    send(plane, run, request).result(10)
     later(plane, 1)
     tell(plane, domain(110, GPU))
     assert charged(plane, run, "gpu") == pytest.approx((90, 0))

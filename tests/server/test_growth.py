@@ -13,7 +13,7 @@ from ddlp.server import rollups, work
 from ddlp.server.notary import Notary
 from ddlp.server.telemetry import KEPT_S, SUMS, TRAINER, Bucket, Telemetry
 from tests.server.conftest import Plane
-from tests.server.driving import SESSION, ask, new_run, register, settle, state_of
+from tests.server.driving import SESSION, ask, new_run, register, send, settle, state_of
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "telemetry.md"
 TIMES = StageTimes(0.0123, 0.1234, 0.0345, 0.0456, fetched_bytes=123_456, peak_bytes=987_654_321)
@@ -54,7 +54,7 @@ def take_all(plane: Plane, run: uuid.UUID) -> int:
                 want=256,
                 account=TrainerAccount(number=number, spent_s=spent_s),
             )
-            fed = plane.dispatcher.feed(run, request).result(10)
+            fed = send(plane, run, request).result(10)
             step += len(fed.batches)
             done = fed.done and not fed.batches
             make(plane)

@@ -69,6 +69,6 @@ def test_a_batch_that_is_damaged_is_logged(
         reason="a bit is wrong",
         gone=gone,
     )
-    ask(plane, lambda board, _, now: serving.damaged(board.run(run), report))
+    ask(plane, lambda board, _, now: serving.damaged(board.run(run), report, now))
     expected = {"run": "r50", "epoch": 0, "batch": fed.index, "device": "cpu"}
     assert line(heard, "a bit is wrong") == (level, expected)

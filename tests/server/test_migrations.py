@@ -9,7 +9,7 @@ from alembic import command
 from sqlalchemy import Engine, text
 
 from ddlp.core.types import Prong, RunState
-from ddlp.server import figures, quarantine, runs
+from ddlp.server import datasets, figures, quarantine, runs
 from ddlp.server.database import Database, alembic_config, migrate
 from ddlp.server.models import Epoch
 from tests.server.conftest import Plane
@@ -119,3 +119,21 @@ def test_which_prong_made_what_was_consumed_is_found_out_again(
     command.downgrade(alembic_config(plane.database.engine), "0005")
     migrate(plane.database.engine)
     assert delivered() == before
+
+
+def test_earlier_versions_of_datasets_do_not_outlive_a_downgrade(
+    either_plane: Plane, images: Path
+) -> None:
+    plane = either_plane
+    run = new_run(plane, images, batch_size=10)
+    with plane.database.session() as session:
+        datasets.find(session, "fruit").name = "fruit@" + "0" * 8
+    command.downgrade(alembic_config(plane.database.engine), "0007")
+    migrate(plane.database.engine)
+    with plane.database.session() as session:
+        assert datasets.list_all(session, every=True) == []
+        assert runs.find(session, str(run)).dataset_id is None
+    plane.add_dataset(images, "f" * 64)
+    with plane.database.session() as session:
+        row = datasets.find(session, "f" * 64)
+        row.name, row.rescan = f"{row.name}@{'0' * 8}", {"state": "unchanged"}

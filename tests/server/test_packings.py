@@ -17,6 +17,7 @@ from ddlp.server import datasets, forecasts, pack_folders, packings, pictures, r
 from ddlp.server.forecasts import Expected, ForecastQuery
 from ddlp.server.models import Dataset
 from ddlp.server.pack_plan import Made
+from ddlp.server.roots import AllowedFolders
 from tests.core.records.making import NEEDS_KERNEL, dataset, encoded
 from tests.server.conftest import Plane
 
@@ -63,7 +64,9 @@ def test_shards_lie_at_home_or_where_it_is_allowed(plane: Plane, images: Path) -
     usual = home / "packed" / "fruit-packed"
     assert draft(plane, into=str(usual)).uri == str(usual)
     for place in ("/", "/etc/shards", str(plane.scratch / ".." / "beside"), "/tmp"):
-        with pytest.raises(NotAllowed, match="is not below a folder that was allowed"):
+        with pytest.raises(
+            NotAllowed, match=r"is not below an allowed folder .*: ddlp roots add FOLDER"
+        ):
             draft(plane, into=place)
     link = plane.scratch / "link"
     link.symlink_to("/etc")
@@ -204,7 +207,7 @@ def test_shards_that_may_be_the_only_copy_are_not_removed_unasked(plane: Plane) 
         session.delete(datasets.find(session, "fruit"))
     shard = Path(row.uri) / shard_name(0, 1)
     shard.write_bytes(b"x")
-    with pytest.raises(Conflict, match=r"may be the only copy; to keep them, copy .* --yes"):
+    with pytest.raises(Conflict, match=r"may be the only copy; to keep them, copy .* --only-copy"):
         remove(plane, row.name)
     assert shard.exists()
     assert remove(plane, row.name, only_copy=True) == Path(row.uri)
@@ -241,12 +244,13 @@ def test_a_version_that_is_not_the_origins_is_noticed(
     with plane.database.session() as session:
         origin = datasets.find(session, "fruit")
         shutil.copy(origin.index_path, row.index_path)
-        assert datasets.finish(session, row.id)
-        found = datasets.find(session, row.name)
+        datasets.finish(session, row.id)
+        found = datasets.find_ready(session, row.name)
         found.packing = {**(found.packing or {}), "origin_version": "e" * 64}
         with pytest.raises(DdlpError, match="not to that of fruit, eeeeeeeeeeee"):
             datasets.finish(session, row.id)
-        assert datasets.place_of(settings, row) == Path(row.uri)
+        folders = AllowedFolders((), plane.scratch)
+        assert datasets.place_of(settings, folders, row) == Path(row.uri)
 
 
 def test_room_is_looked_at_before_it_begins(

@@ -119,12 +119,13 @@ def test_the_database_is_not_kept_meanwhile(
     assert kept == [0, 0, 0]
 
 
-def test_a_browser_asks_no_sooner_again_for_what_is_not_there(row: Dataset) -> None:
+def test_a_browser_asks_no_sooner_again_for_what_is_not_there(row: Dataset, context: Any) -> None:
     there, missing = (routes.thumbnail(sample, row) for sample in (1, 0))
     assert (there.status_code, missing.status_code) == (200, 404)
     assert missing.headers["Cache-Control"] == there.headers["Cache-Control"]
     with pytest.raises(NotFound, match="not abc"):
-        routes.thumbnail(1, row, version="abc")
+        routes.find_version("fruit", context, version="abc")
+    assert routes.find_version("fruit", context, version=row.version[:12]).id == row.id
 
 
 class Children:

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from ddlp.core.settings import Settings
 from ddlp.server import places
+from ddlp.server.roots import AllowedFolders
 from tests.conftest import make_images
 
 
@@ -27,71 +27,85 @@ def root(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def settings(tmp_path: Path, root: Path) -> Settings:
-    return Settings(home=tmp_path / "home", dataset_roots=[root])
+def folders(tmp_path: Path, root: Path) -> AllowedFolders:
+    return AllowedFolders((root,), tmp_path / "drawn")
 
 
-def test_what_was_allowed_is_offered_first(settings: Settings, root: Path) -> None:
+def test_what_was_allowed_is_offered_first(folders: AllowedFolders, root: Path) -> None:
     for prefix in ("", "/", str(root)[:4]):
-        assert places.look(settings, prefix).places == [str(root)]
+        assert places.look(folders, prefix).places == [str(root)]
 
 
 def test_folders_and_files_that_may_hold_a_dataset_are_offered(
-    settings: Settings, root: Path
+    folders: AllowedFolders, root: Path
 ) -> None:
-    found = places.look(settings, f"{root}/")
+    found = places.look(folders, f"{root}/")
     assert found.places == [f"{root}/flat/", f"{root}/fruit/", f"{root}/list.csv"]
     assert not found.more
-    assert places.look(settings, f"{root}/fr").places == [f"{root}/fruit/"]
+    assert places.look(folders, f"{root}/fr").places == [f"{root}/fruit/"]
 
 
-def test_what_lies_at_a_place_is_named(settings: Settings, root: Path) -> None:
-    fruit = places.look(settings, f"{root}/fruit")
+def test_what_lies_at_a_place_is_named(folders: AllowedFolders, root: Path) -> None:
+    fruit = places.look(folders, f"{root}/fruit")
     assert (fruit.kind, fruit.problem) == ("folder", None)
-    flat = places.look(settings, f"{root}/flat")
+    flat = places.look(folders, f"{root}/flat")
     assert flat.kind is None
     assert flat.problem is not None
     assert "no subfolders" in flat.problem
-    missing = places.look(settings, f"{root}/nothing")
+    missing = places.look(folders, f"{root}/nothing")
     assert missing.kind is None
     assert missing.problem is not None
 
 
 @pytest.mark.parametrize("tail", ["/way-out", "/way-out/", "/way-out/in", "/../secret/", "/.hid"])
 def test_nothing_outside_and_nothing_hidden_is_shown(
-    settings: Settings, root: Path, tail: str
+    folders: AllowedFolders, root: Path, tail: str
 ) -> None:
-    found = places.look(settings, f"{root}{tail}")
+    found = places.look(folders, f"{root}{tail}")
     assert found.places == []
     assert "inside" not in repr(found)
     # Where a link leads is told nobody who may not look there.
     assert found.problem is None or f"{root.parent}/secret" not in found.problem.split(" ")[1:]
 
 
+def test_a_place_that_is_not_allowed_names_the_cure(folders: AllowedFolders, root: Path) -> None:
+    assert places.look(folders, "/etc").problem == (
+        f"/etc is not below an allowed folder ({root}); allow one with: ddlp roots add FOLDER"
+    )
+    nothing = AllowedFolders((), folders.drawn)
+    assert "(there is none yet)" in (places.look(nothing, "/etc").problem or "")
+
+
+def test_an_address_is_not_taken_for_a_path(folders: AllowedFolders) -> None:
+    found = places.look(folders, "s3://bucket/photos")
+    assert (found.kind, found.places) == (None, [])
+    assert (found.problem or "").startswith("s3://bucket/photos is an address, not a folder")
+
+
 @pytest.mark.parametrize("text", ["/etc", "/etc/passwd", "fruit", "\0", "/" + "a" * 5000])
-def test_a_place_that_cannot_be_used_says_why(settings: Settings, text: str) -> None:
-    found = places.look(settings, text)
+def test_a_place_that_cannot_be_used_says_why(folders: AllowedFolders, text: str) -> None:
+    found = places.look(folders, text)
     assert (found.kind, found.places) == (None, [])
     assert found.problem
 
 
 def test_a_large_folder_is_not_read_whole(
-    settings: Settings, root: Path, monkeypatch: pytest.MonkeyPatch
+    folders: AllowedFolders, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(places, "_MOST_SHOWN", 3)
     for number in range(9):
         (root / f"many-{number}").mkdir()
-    found = places.look(settings, f"{root}/many")
+    found = places.look(folders, f"{root}/many")
     assert len(found.places) == 3
     assert found.more
     monkeypatch.setattr(places, "_MOST_READ", 4)
-    assert len(places.look(settings, f"{root}/").places) <= 4
+    assert len(places.look(folders, f"{root}/").places) <= 4
 
 
-def test_a_folder_that_may_not_be_read_is_no_crash(settings: Settings, root: Path) -> None:
+def test_a_folder_that_may_not_be_read_is_no_crash(folders: AllowedFolders, root: Path) -> None:
     (root / "fruit").chmod(0)
     try:
-        found = places.look(settings, f"{root}/fruit")
+        found = places.look(folders, f"{root}/fruit")
     finally:
         (root / "fruit").chmod(0o755)
     if os.geteuid():  # whoever is root may read everything

@@ -89,10 +89,10 @@ def test_a_run_that_is_not_over_is_not_proved(plane: Plane, images: Path) -> Non
     run = new_run(plane, images, strategy="cpu", epochs=3)
     nothing = prove(plane, run)
     assert (nothing.epochs, nothing.checked, nothing.exactly_once) == (0, 0, False)
-    assert nothing.problems == {"run": ["0 of 3 epochs were begun"]}
+    assert nothing.problems == {"run": ["only 0 of 3 epochs were begun"]}
     register(plane, Prong.CPU)
     Job(plane, run).take(3)
     some = prove(plane, run)
     assert some.exactly_once is False
-    assert some.problems["run"] == [f"{some.epochs} of 3 epochs were begun"]
+    assert some.problems["run"] == [f"only {some.epochs} of 3 epochs were begun"]
     assert some.problems["epoch 0"][0].startswith("not delivered (5)")

@@ -8,8 +8,9 @@ import pytest
 from ddlp.core.certificate import verify
 from ddlp.core.messages import BadSampleInfo
 from ddlp.core.mishap import Mishap
-from ddlp.core.types import Prong, RunState
-from ddlp.server import datasets, quarantine, runs
+from ddlp.core.schedule.limits import bad_allowed
+from ddlp.core.types import BadPolicy, Prong, RunState
+from ddlp.server import audit, datasets, quarantine, runs
 from ddlp.server.board import run_plan
 from ddlp.server.models import Run
 from tests.conftest import wait_until
@@ -73,6 +74,31 @@ def test_bad_samples_are_counted_listed_and_certified(
     assert verify(certificate) == []
 
 
+def test_bad_samples_stand_in_the_audit_trail_at_the_first_and_at_each_doubling(
+    plane: Plane, images: Path
+) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu")
+    for _ in range(3):
+        spoil(plane, run)
+    with plane.database.session() as session:
+        told = audit.page(session, action="run.bad_samples")
+    assert [event.detail["count"] for event in told] == [2, 1]
+    assert told[1].words == (
+        "1 bad sample of epoch 1 was skipped so far; the last is /data/a.jpg: truncated"
+    )
+
+
+def test_by_default_a_run_skips_a_tenth_of_a_percent_and_at_least_ten(
+    plane: Plane, images: Path
+) -> None:
+    run = new_run(plane, images)
+    with plane.database.session() as session:
+        info = runs.info(session, session.get_one(Run, run))
+    assert info.on_bad is BadPolicy.SKIP
+    assert bad_allowed(info.max_bad_share, info.samples) == 10
+
+
 def test_a_refused_commit_lists_nothing(plane: Plane, images: Path) -> None:
     register(plane, Prong.CPU)
     run = new_run(plane, images, strategy="cpu", on_bad="skip")
@@ -90,6 +116,9 @@ def test_too_many_bad_samples_fail_the_run_also_after_a_restart(plane: Plane, im
     plane.restart()
     assert state_of(plane, run) is RunState.CREATED
     spoil(plane, run)
+    assert deliver(plane, run, 0, 1) == [0]
+    assert state_of(plane, run) is RunState.RUNNING, "what is good is delivered first"
+    feed(plane, run, 1, 1)
     wait_until(lambda: state_of(plane, run) is RunState.FAILED)
     with plane.database.session() as session:
         reason = session.get_one(Run, run).reason or ""

@@ -88,15 +88,42 @@ def test_a_run_that_is_over_elsewhere_leaves_and_stays_as_it_is(
     assert (state_of(either_plane, run), reason_of(either_plane, run)) == (state, "said by another")
 
 
-def test_a_run_of_which_no_trainer_asks_has_failed(plane: Plane, images: Path) -> None:
+DAY_S = 24 * 3600.0
+
+
+@pytest.fixture
+def impatient(plane: Plane) -> Plane:
+    """A server that gives up runs which no trainer comes back to for a day."""
+    plane.settings = plane.settings.model_copy(update={"abandon_after_s": DAY_S})
+    plane.restart()
+    return plane
+
+
+def test_a_run_waits_for_its_trainers_for_ever_unless_told_otherwise(
+    plane: Plane, images: Path
+) -> None:
+    runs = [new_run(plane, images, strategy="cpu") for _ in range(2)]
+    feed(plane, runs[0], 0, 0)
+    for _ in range(3):
+        plane.now += 300 * DAY_S
+        reconcile(plane)
+    assert [state_of(plane, run) for run in runs] == [RunState.PAUSED, RunState.CREATED]
+    assert "the run resumes when one connects" in reason_of(plane, runs[0])
+    feed(plane, runs[0], 0, 0)
+    settle(plane)
+    assert state_of(plane, runs[0]) is RunState.RUNNING
+
+
+def test_a_run_of_which_no_trainer_asks_has_failed(impatient: Plane, images: Path) -> None:
+    plane = impatient
     register(plane, Prong.CPU)
     run = new_run(plane, images, strategy="cpu")
     feed(plane, run, 0, 0)
     reconcile(plane)
-    plane.now += plane.settings.abandon_after_s - 10
+    plane.now += DAY_S - 20
     reconcile(plane)
-    assert state_of(plane, run) is RunState.RUNNING
-    plane.now += 10
+    assert state_of(plane, run) is RunState.PAUSED
+    plane.now += 20
     reconcile(plane)
     assert state_of(plane, run) is RunState.FAILED
     assert "no trainer was heard of for 24.0 h" in reason_of(plane, run)
@@ -104,33 +131,36 @@ def test_a_run_of_which_no_trainer_asks_has_failed(plane: Plane, images: Path) -
 
 
 def test_a_run_that_no_trainer_ever_joined_has_failed_in_the_end(
-    plane: Plane, images: Path
+    impatient: Plane, images: Path
 ) -> None:
+    plane = impatient
     run = new_run(plane, images, strategy="cpu")
     reconcile(plane)
-    plane.now += plane.settings.abandon_after_s
+    plane.now += DAY_S
     reconcile(plane)
     assert state_of(plane, run) is RunState.FAILED
 
 
-def test_a_trainer_that_asks_keeps_its_run(plane: Plane, images: Path) -> None:
+def test_a_trainer_that_asks_keeps_its_run(impatient: Plane, images: Path) -> None:
+    plane = impatient
     run = new_run(plane, images, strategy="cpu")
     reconcile(plane)
     for _ in range(3):
-        plane.now += plane.settings.abandon_after_s - 100
+        plane.now += DAY_S - 100
         feed(plane, run, 0, 0)
         reconcile(plane)
     assert state_of(plane, run) is RunState.RUNNING
 
 
 def test_a_paused_run_may_wait_for_ever_and_is_given_time_when_resumed(
-    plane: Plane, images: Path
+    impatient: Plane, images: Path
 ) -> None:
+    plane = impatient
     run = new_run(plane, images, strategy="cpu")
     feed(plane, run, 0, 0)
     plane.dispatcher.change_state(run, RunState.PAUSED).result(10)
     for _ in range(3):
-        plane.now += plane.settings.abandon_after_s
+        plane.now += DAY_S
         reconcile(plane)
     assert state_of(plane, run) is RunState.PAUSED
     plane.dispatcher.change_state(run, RunState.RUNNING).result(10)
@@ -146,10 +176,11 @@ def test_a_run_whose_dataset_is_gone_has_failed(plane: Plane, images: Path) -> N
     assert reason_of(plane, run) == "dataset fruit was removed"
 
 
-def test_a_run_that_ended_is_never_ended_again(plane: Plane, images: Path) -> None:
+def test_a_run_that_ended_is_never_ended_again(impatient: Plane, images: Path) -> None:
+    plane = impatient
     run = new_run(plane, images, strategy="cpu")
     plane.dispatcher.change_state(run, RunState.CANCELLED).result(10)
-    plane.now += 2 * plane.settings.abandon_after_s
+    plane.now += 2 * DAY_S
     reconcile(plane)
     plane.restart()
     wait_until(lambda: active(plane) == set())

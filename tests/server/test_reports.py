@@ -36,6 +36,7 @@ from tests.server.driving import (
     new_run,
     pass_time,
     register,
+    send,
     settle,
     state_of,
     take_sent,
@@ -59,7 +60,7 @@ def train(plane: Plane, run: uuid.UUID, epochs: int = 1, each_s: float = 1.0) ->
             want=1,
             account=TrainerAccount(number=number, spent_s=spent_s),
         )
-        fed = plane.dispatcher.feed(run, request).result(10)
+        fed = send(plane, run, request).result(10)
         step += len(fed.batches)
         if fed.done and not fed.batches:
             epoch, step = epoch + 1, 0

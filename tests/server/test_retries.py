@@ -92,7 +92,9 @@ def test_an_active_run_is_waited_for_and_a_completed_one_needs_no_retry(
     deliver(plane, run)
     feed(plane, run, 7, 7)
     wait_until(lambda: state_of(plane, run) is RunState.COMPLETED)
-    with pytest.raises(Conflict, match=r"was completed.*clone it.*ddlp replay r50"):
+    with pytest.raises(
+        Conflict, match=r"was completed.*run clone r50.*run extend r50 --epochs 2.*ddlp replay r50"
+    ):
         retry(plane, "r50")
 
 

@@ -11,6 +11,7 @@ from ddlp.core.queue import create_celery
 from ddlp.core.settings import Settings
 from ddlp.core.types import Scope
 from ddlp.server.datasets import allowed_path
+from ddlp.server.roots import AllowedFolders
 from ddlp.server.security import check_listen, needed_scope
 from tests.conftest import Locked, UpProcess
 
@@ -51,6 +52,45 @@ def test_what_is_not_json_is_refused(up: UpProcess, kind: str) -> None:
     assert "send application/json" in answer["detail"]
 
 
+def test_a_bare_delete_is_taken_as_curl_sends_it(up: UpProcess) -> None:
+    parts = urlsplit(up.url)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=10)
+    connection.request("DELETE", "/api/v1/runs/nothing", headers={"Accept": "*/*"})
+    response = connection.getresponse()
+    assert (response.status, json.loads(response.read())["detail"][:24]) == (
+        404,
+        "there is no run nothing;",
+    )
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("headers", "status"),
+    [
+        ({"Sec_Fetch_Site": "cross-site"}, 403),
+        ({"Sec_Fetch_Site": "same-site"}, 403),
+        ({"Origin": "http://evil.example"}, 403),
+        ({"Content_Type": "text/plain"}, 415),
+        ({"Content_Type": "application/x-www-form-urlencoded"}, 415),
+    ],
+)
+def test_a_delete_of_another_site_is_refused(
+    up: UpProcess, headers: dict[str, str], status: int
+) -> None:
+    assert send(up, "DELETE", "/api/v1/runs/nothing", **headers)[0] == status
+
+
+@pytest.mark.parametrize("headers", [{}, {"Transfer_Encoding": "chunked"}])
+def test_only_a_delete_without_a_body_needs_no_type(up: UpProcess, headers: dict[str, str]) -> None:
+    body = "0\r\n\r\n" if headers else "{}"
+    assert send(up, "DELETE", "/api/v1/runs/nothing", body, **headers)[0] == 415
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "PATCH"])
+def test_other_changes_without_a_type_are_refused(up: UpProcess, method: str) -> None:
+    assert send(up, method, "/api/v1/runs/nothing/cancel")[0] == 415
+
+
 @pytest.mark.parametrize("body", ["", "{", "[]", "null", '{"dataset": 3}', '{"x": 1}', "\xff"])
 def test_a_malformed_body_is_told_what_is_wrong(up: UpProcess, body: str) -> None:
     status, answer = send(up, "POST", "/api/v1/runs", body, Content_Type="application/json")
@@ -71,7 +111,7 @@ def test_a_link_that_leads_out_of_an_allowed_folder_is_refused(tmp_path) -> None
     allowed.mkdir()
     (allowed / "link").symlink_to("/etc")
     with pytest.raises(NotAllowed, match="/etc is not below"):
-        allowed_path(Settings(dataset_roots=[allowed]), str(allowed / "link"))
+        allowed_path(AllowedFolders((allowed,), tmp_path / "drawn"), str(allowed / "link"))
 
 
 @pytest.mark.parametrize("path", ["preview", "preview.png", "samples/0/thumbnail"])
@@ -200,7 +240,18 @@ def test_pages_lead_to_signing_in_and_back(locked: Locked) -> None:
         ("work", "POST", "/api/v1/runs", False),
         ("work", "POST", "/api/v1/devices/cpu/drain", False),
         ("work", "POST", "/api/v1/keys", False),
+        ("read", "GET", "/api/v1/roots", True),
+        ("read", "POST", "/api/v1/roots", False),
+        ("read", "DELETE", "/api/v1/roots?path=/data", False),
+        ("work", "POST", "/api/v1/roots", False),
+        ("work", "DELETE", "/api/v1/roots?path=/data", False),
+        ("admin", "DELETE", "/api/v1/roots?path=/data", True),
         ("work", "DELETE", "/api/v1/datasets/fruit", False),
+        ("work", "DELETE", "/api/v1/runs/nothing", False),
+        ("work", "DELETE", "/api/v1/pipelines/nothing", False),
+        ("work", "POST", "/api/v1/runs/nothing/clone", False),
+        ("work", "POST", "/api/v1/runs/nothing/extend", False),
+        ("admin", "DELETE", "/api/v1/runs/nothing", True),
         ("admin", "GET", "/api/v1/keys", True),
         ("admin", "POST", "/api/v1/runs/nothing/pause", True),
     ],
@@ -235,8 +286,11 @@ def test_every_change_needs_admin_but_for_those_of_workers_and_trainers(locked: 
         "/api/v1/packings/{packing}/news",
         "/api/v1/packings/{packing}/report",
         "/api/v1/runs/{ref}/attach",
+        "/api/v1/runs/{run_id}/begin",
+        "/api/v1/runs/{run_id}/alive",
+        "/api/v1/runs/{run_id}/leave",
+        "/api/v1/runs/{run_id}/mark",
         "/api/v1/runs/{run_id}/feed",
-        "/api/v1/runs/{run_id}/rewind",
         "/api/v1/runs/{run_id}/damaged",
     }
 

@@ -36,6 +36,7 @@ from tests.server.driving import (
     new_run,
     pass_time,
     register,
+    send,
     settle,
     take_sent,
 )
@@ -181,7 +182,7 @@ def test_what_trainers_read_is_added_up_by_path_and_reason(
         request = FeedRequest(
             rank=0, session=SESSION, epoch=0, received=0, consumed=0, want=1, account=account
         )
-        plane.dispatcher.feed(run, request).result(10)
+        send(plane, run, request).result(10)
     pass_time(plane, 2)
     with plane.database.session() as session:
         found = figures.reads(session, [run])[run]

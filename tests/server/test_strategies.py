@@ -134,7 +134,7 @@ def test_a_replay_follows_the_recorded_order(prongs: Plane, images: Path) -> Non
 
 def test_what_is_not_completed_cannot_be_replayed(prongs: Plane, images: Path) -> None:
     run = new_run(prongs, images, strategy="cpu")
-    with pytest.raises(Conflict, match="only one that was completed can be replayed"):
+    with pytest.raises(Conflict, match="only one whose epochs are all complete can be"):
         replay(prongs, run)
     deliver(prongs, run)
     feed(prongs, run, 7, 7)

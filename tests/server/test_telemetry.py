@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from sqlalchemy import delete, func, select
 
 from ddlp.core.messages import Attach, Commit, FeedRequest, Reports, TrainerAccount
+from ddlp.core.sessions import Start
 from ddlp.core.stages import StageTimes
 from ddlp.core.types import Prong, RunState, Spending
-from ddlp.server import figures, rollups, serving, work
+from ddlp.server import figures, rollups, work
 from ddlp.server.models import Rollup, Tally
 from ddlp.server.telemetry import KEPT_S, PERIODS_S, SUMS, TRAINER, Bucket, News, Telemetry
 from tests.conftest import wait_until
@@ -22,12 +23,15 @@ from tests.server.conftest import Plane
 from tests.server.driving import (
     SESSION,
     ask,
+    attach,
+    begin,
     claim,
     commit,
     deliver,
     new_run,
     pass_time,
     register,
+    send,
     settle,
     take_sent,
     work_off,
@@ -335,7 +339,7 @@ def account(
     request = FeedRequest(
         rank=rank, session=session, epoch=0, received=0, consumed=0, want=1, account=said
     )
-    plane.dispatcher.feed(run, request).result(10)
+    send(plane, run, request).result(10)
 
 
 def spent_s(plane: Plane, run: uuid.UUID) -> dict[Spending, float]:
@@ -358,7 +362,9 @@ def test_an_account_that_is_sent_twice_counts_once(plane: Plane, run: uuid.UUID)
 def test_accounts_of_a_new_session_count_again(plane: Plane, run: uuid.UUID) -> None:
     account(plane, run, 1)
     session = uuid.uuid4()
-    ask(plane, lambda board, *_: serving.attach(board.run(run), session, Attach()))
+    pass_time(plane, plane.settings.trainer_timeout_s + 1)
+    attach(plane, run, who := Attach(session=session))
+    begin(plane, run, who, Start.CONTINUE)
     account(plane, run, 1, session)
     account(plane, run, 1, session)
     assert spent_s(plane, run) == {Spending.TRAINING: 4, Spending.DECODE: 2}
@@ -434,7 +440,7 @@ def test_a_waiting_rank_is_told_what_it_waited_for(plane: Plane, images: Path) -
     request = FeedRequest(
         rank=0, session=SESSION, epoch=0, received=0, consumed=0, want=1, wait_s=30
     )
-    answer = plane.dispatcher.feed(run, request)
+    answer = send(plane, run, request)
     settle(plane)
     plane.now += 1.5  # in its queue
     claim(plane, Prong.CPU, lease)
@@ -455,7 +461,7 @@ def test_a_rank_that_waits_in_vain_is_told_of_all_of_its_time(plane: Plane, imag
     request = FeedRequest(
         rank=0, session=SESSION, epoch=0, received=0, consumed=0, want=1, wait_s=10
     )
-    answer = plane.dispatcher.feed(run, request)
+    answer = send(plane, run, request)
     settle(plane)
     for _ in range(5):
         plane.now += 2

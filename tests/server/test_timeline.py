@@ -20,7 +20,7 @@ from ddlp.server.routes import runs as route
 from ddlp.server.timeline import KEPT_S, Maker, Timeline, unpack
 from tests.conftest import wait_until
 from tests.server.conftest import Plane
-from tests.server.driving import SESSION, ask, claim, new_run, register, settle, take_sent
+from tests.server.driving import SESSION, ask, claim, new_run, register, send, settle, take_sent
 
 RUN = uuid.uuid4()
 CPU = Maker("cpu-here", Prong.CPU, False, uuid.uuid4())
@@ -205,7 +205,7 @@ def work_for(plane: Plane, images: Path) -> uuid.UUID:
         rank=0, session=SESSION, epoch=0, received=0, consumed=0, want=1, account=told
     )
     for _ in ("at first", "once more, as after a lost answer"):
-        plane.dispatcher.feed(run, request).result(10)
+        send(plane, run, request).result(10)
     return run
 
 

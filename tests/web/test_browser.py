@@ -15,7 +15,7 @@ from playwright.sync_api import Browser, Page, expect
 from ddlp.core.client import Client
 from ddlp.core.pipeline import ENGINE
 from ddlp.loader import DualLoader
-from tests.conftest import UpProcess, add_dataset, add_fruit, make_images
+from tests.conftest import UpProcess, add_dataset, add_fruit, make_images, wait_until
 from tests.end_to_end.trainer import new_run, train
 
 pytestmark = pytest.mark.browser
@@ -135,7 +135,8 @@ def test_where_the_time_goes_and_who_did_what_are_shown_live_and_stay(
     page: Page, up: UpProcess, api: Client
 ) -> None:
     run = new_run(api, batch_size=4, epochs=2)
-    with DualLoader(run=run, url=up.url) as loader:
+    # What a trainer spent comes with its requests: it must not have read all ahead at once.
+    with DualLoader(run=run, url=up.url, prefetch=4) as loader:
         for number, _ in enumerate(loader):
             if number == 20:
                 page.goto(f"/runs/{run}")
@@ -187,6 +188,26 @@ def test_a_run_is_paused_resumed_and_cancelled_on_its_page(
     expect(page.get_by_role("button", name="Pause")).to_have_count(0)
 
 
+def test_a_completed_run_is_extended_and_a_cancelled_one_deleted_on_its_page(
+    page: Page, up: UpProcess, api: Client
+) -> None:
+    run = new_run(api)
+    train(up, run)
+    wait_until(lambda: api.get(f"/runs/{run}")["state"] == "completed")
+    page.goto(f"/runs/{run}")
+    page.get_by_label("epochs in all").fill("3")
+    page.get_by_role("button", name="Extend").click()
+    expect(page.locator("#state")).to_have_text("paused")
+    assert api.get(f"/runs/{run}")["epochs"] == 3
+    api.post(f"/runs/{run}/cancel")
+    page.goto(f"/runs/{run}")
+    page.get_by_role("button", name="Delete", exact=True).click()
+    expect(page.locator("#confirm")).to_contain_text(f"Delete {run}?")
+    page.get_by_role("button", name=f"Delete {run}").click()
+    page.wait_for_url(f"{up.url}/")
+    assert run not in [entry["name"] for entry in api.get("/runs?limit=200")]
+
+
 def test_windows_and_budgets_are_changed_in_place_and_what_failed_is_tried_again(
     page: Page, up: UpProcess, api: Client
 ) -> None:
@@ -228,7 +249,7 @@ def spoilt(api: Client, scratch: Path) -> Iterator[str]:
     for run in api.get("/runs?limit=200"):
         if run["dataset"] == name and run["ended_at"] is None:
             api.post(f"/runs/{run['name']}/cancel")
-    api.delete(f"/datasets/{name}")
+    api.delete(f"/datasets/{name}?keep_runs=true")
     shutil.rmtree(root)
 
 
@@ -261,7 +282,7 @@ def test_a_dataset_has_a_page_with_what_was_rejected(page: Page, spoilt: str) ->
     page.goto("/")
     page.locator("nav").get_by_role("link", name="Datasets").click()
     expect(page).to_have_title("Datasets · DDLP")
-    row = page.get_by_role("row", name=re.compile(spoilt))
+    row = page.locator("#datasets").get_by_role("row", name=re.compile(spoilt))
     expect(row).to_contain_text("ready")
     row.get_by_role("link").click()
     expect(page.locator("#state")).to_have_text("ready")
@@ -282,7 +303,7 @@ def many(scratch: Path) -> Iterator[Path]:
 
 def remove_dataset(up: UpProcess, name: str) -> None:
     with up.client() as client:
-        client.delete(f"/datasets/{name}")
+        client.delete(f"/datasets/{name}?keep_runs=true")
 
 
 def test_pages_follow_a_scan_and_keep_the_focus(

@@ -1,6 +1,7 @@
 """Runs side by side, in a real chromium on the real stack."""
 
 import re
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from urllib.parse import urlencode
@@ -24,13 +25,18 @@ class Pair:
     waiting: str
 
 
+def train_slowly(up: UpProcess, run: str) -> None:
+    """Train for so long that throughput is measured."""
+    train(up, run, at_step=lambda _: time.sleep(0.05))
+
+
 @pytest.fixture(scope="module")
 def pair(up: UpProcess) -> Iterator[Pair]:
     with up.client() as client:
-        wrr, mte = (new_run(client, strategy=which, epochs=2) for which in ("wrr", "mte"))
-        train(up, wrr)
-        train(up, mte)
-        waiting = new_run(client, strategy="wrr", epochs=2, batch_size=16)
+        wrr, mte = (new_run(client, strategy=which, epochs=4) for which in ("wrr", "mte"))
+        for run in (wrr, mte):
+            train_slowly(up, run)
+        waiting = new_run(client, strategy="wrr", epochs=4, batch_size=16)
         yield Pair(wrr, mte, waiting)
         client.post(f"/runs/{waiting}/cancel")
 
@@ -140,8 +146,8 @@ def test_what_cannot_be_compared_is_explained_and_can_be_chosen_anew(
 
 def test_repeats_of_one_run_are_taken_together(page: Page, up: UpProcess, pair: Pair) -> None:
     with up.client() as client:
-        again = new_run(client, strategy="wrr", epochs=2, seed=5)
-    train(up, again)
+        again = new_run(client, strategy="wrr", epochs=4, seed=5)
+    train_slowly(up, again)
     page.goto(address(pair.wrr, again, pair.mte))
     columns = page.locator("#figures thead th")
     expect(columns.nth(1)).to_contain_text(f"{pair.wrr}, {again}")

@@ -6,11 +6,12 @@ import pytest
 
 from ddlp.core.messages import RunInfo
 from ddlp.core.messages.comparison import ComparisonInfo, DifferenceInfo, FigureInfo, GroupInfo
-from ddlp.core.messages.reports import PartReport, RunReport, StallInfo
+from ddlp.core.messages.reports import Joules, PartReport, RunReport, StallInfo
 from ddlp.core.types import Provenance, RunState, Spending
 from ddlp.web.compare_views import Cell, CompareView, compare_address, compare_view
-from tests.web.examples import run_info
+from tests.web.examples import device_report, run_info
 
+ENERGY = Joules(joules=2000.0, provenance=Provenance.MODELLED, method="x", period_s=20.0)
 NOTHING = StallInfo(spent_s={}, shares={}, limited_by=None, sentence="Nothing yet.")
 CONDITIONS = {"dataset": "fruit (d)", "strategy": "wrr", "epochs": "2"}
 
@@ -20,10 +21,11 @@ def report(info: RunInfo, **changes: Any) -> RunReport:
     values: dict[str, Any] = {
         "images": 1000,
         "delivered": 1000,
-        "seconds": 10.0,
+        "seconds": 12.0,
+        "measured_s": 10.0,
         "images_per_s": 100.0,
         "stall": NOTHING,
-        "devices": [],
+        "devices": [device_report("cpu", "cpu0", energy=[ENERGY])],
         "cpu_s_per_1000_images": None,
         "memory_byte_s_per_1000_images": None,
         "joules_per_image": 2.0,
@@ -210,14 +212,16 @@ def test_what_the_charts_show_is_said_in_words_too() -> None:
     groups = [group("a"), group("b")]
     known = compared(groups).runs[0]
     assert known.words == (
-        "100 images/s delivered on average over 10 s, at 200 W on average (modelled)"
+        "100 images/s delivered on average over 10 s; 100 W on average over 20 s (modelled)"
     )
     assert known.energy_known
-    unknown = compared(groups, seconds=0.25, joules_per_image=None, provenance=[]).runs[0]
-    assert unknown.words.endswith("over 0.25 s; its energy is not known")
+    unknown = compared(groups, measured_s=1.25, joules_per_image=None, provenance=[]).runs[0]
+    assert unknown.words.endswith("over 1.25 s; its energy is not known")
     assert not unknown.energy_known
-    none = compared(groups, images_per_s=None).runs[0].words
-    assert none == "no trainer has taken an image yet"
+    unmeasured = compared(groups, images_per_s=None, measured_s=0.0).runs[0].words
+    assert unmeasured.startswith("1,000 images delivered; images/s not measured")
+    none = compared(groups, images_per_s=None, delivered=0, devices=[]).runs[0].words
+    assert none == "no trainer has taken an image yet; its energy is not known"
 
 
 def test_a_run_that_goes_on_and_what_is_emulated_are_said() -> None:

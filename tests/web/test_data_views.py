@@ -10,6 +10,7 @@ from ddlp.core.messages import (
     PackChoice,
     PackingInfo,
     RejectedInfo,
+    RescanInfo,
     ScanInfo,
 )
 from ddlp.core.types import BadPolicy, DatasetState, Prong
@@ -63,7 +64,7 @@ def dataset_info(**changes: Any) -> DatasetInfo:
 def test_the_policy_is_said_in_words(policy: BadPolicy, words: str, limited: bool) -> None:
     view = bad_view(run_info(on_bad=policy), [])
     assert words in view.policy
-    assert ("more than 1 % of an epoch" in view.limit) == limited
+    assert ("more than 10 of the 1,000 samples of an epoch" in view.limit) == limited
     assert (view.count, view.rows, view.more) == (0, [], None)
 
 
@@ -177,3 +178,28 @@ def test_a_lossy_dataset_is_marked_wherever_it_was_packed() -> None:
 
 def test_rejected_files_are_rows() -> None:
     assert rejected_rows([RejectedInfo(name="a", reason="b")]) == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("said", "words", "failed"),
+    [
+        ({"state": "failed", "reason": "it is gone"}, "as it was: it is gone", True),
+        ({"state": "unchanged"}, "nothing has changed", False),
+        ({"state": "done", "earlier": "fruit@1234abcd"}, "kept for its runs as fruit@1234", False),
+        ({"state": "done"}, "made a new version.", False),
+    ],
+)
+def test_what_came_of_a_rescan_is_said(said: dict[str, Any], words: str, failed: bool) -> None:
+    view = dataset_view(dataset_info(rescan=RescanInfo(**said)))
+    assert words in view.rescan
+    assert (view.rescan_failed, view.work, view.can_rescan) == (failed, None, True)
+
+
+def test_a_rescan_is_followed_on_the_page_of_a_dataset_that_is_ready() -> None:
+    now = ScanInfo(found=10, done=5, rejected=0, bytes=0)
+    view = dataset_view(dataset_info(rescan=RescanInfo(state="scanning", progress=now)))
+    assert (view.work, view.percent, view.rescan, view.state) == ("Rescan", 50, "", "ready")
+
+
+def test_an_earlier_version_is_not_rescanned() -> None:
+    assert not dataset_view(dataset_info(name="fruit@1234abcd")).can_rescan

@@ -24,7 +24,7 @@ def place(scratch: Path, api: Client) -> Iterator[Path]:
     (root / "plum" / "0002.jpg").write_bytes(b"nothing")
     yield root
     if any(entry["name"] == "shown" for entry in api.get("/datasets")):
-        api.delete("/datasets/shown")
+        api.delete("/datasets/shown?keep_runs=true")
     shutil.rmtree(root)
 
 
@@ -45,7 +45,7 @@ def test_a_dataset_is_registered_with_help_and_its_scan_is_followed(
     page.goto("/datasets")
     field = page.get_by_label("place on the server")
     field.fill("/etc")
-    expect(page.locator("#told")).to_contain_text("not below a folder that was allowed")
+    expect(page.locator("#told")).to_contain_text("not below an allowed folder")
     field.fill(str(place)[:-2])
     expect(page.locator(f'#known-places option[value="{place}/"]')).to_be_attached()
     field.fill(str(place))
@@ -142,6 +142,10 @@ def test_a_dataset_is_removed_only_when_that_is_meant(page: Page, api: Client, p
     api.post(f"/runs/{run}/cancel")
     remove.click()
     page.get_by_role("button", name="Remove shown").click()
+    expect(page.locator("#notices")).to_contain_text(f"there are runs of dataset shown: {run}")
+    api.delete(f"/runs/{run}")
+    remove.click()
+    page.get_by_role("button", name="Remove shown").click()
     page.wait_for_url("**/datasets")
     expect(page.locator("#datasets")).not_to_contain_text("shown")
     assert (place / "apple" / "0000.jpg").exists()
@@ -162,3 +166,75 @@ def test_what_could_not_be_scanned_can_be_registered_again(
     expect(page.get_by_label("place on the server")).to_have_value(str(place))
     expect(page.get_by_label("name")).to_have_value("hollow")
     shutil.rmtree(place)
+
+
+def test_a_folder_is_allowed_and_removed_on_the_page(
+    page: Page, api: Client, tmp_path: Path
+) -> None:
+    pets = make_images(tmp_path / "drive" / "pets", 12)
+    folder = str(pets.parent)
+    page.goto("/datasets")
+    place, told = page.get_by_label("place on the server"), page.locator("#told")
+    place.fill(str(pets))
+    expect(told).to_contain_text("not below an allowed folder")
+    allow = page.get_by_role("button", name="Allow folder")
+    field = page.get_by_label("folder on the server")
+    field.fill(f"{folder}/nothing")
+    allow.click()
+    expect(page.locator("#allowed .problem")).to_contain_text("nothing does not exist")
+    field.fill(folder)
+    allow.click()
+    expect(page.locator("#notices")).to_contain_text(f"Datasets below {folder} can be registered")
+    row = page.locator("#folders tr", has_text=folder)
+    expect(row).to_contain_text("available")
+    expect(field).to_have_value("")
+    expect(page.locator("#allowed .problem")).to_be_empty()
+    expect(place).to_have_value(str(pets))
+    expect(told).to_contain_text("one subfolder of images a class")
+    page.get_by_role("button", name="Register and scan").click()
+    page.wait_for_url("**/datasets/pets")
+    expect(page.locator("#state")).to_have_text("ready")
+    page.goto("/datasets")
+    remove = row.get_by_role("button", name="Remove")
+    remove.click()
+    expect(page.locator("#confirm")).to_contain_text("not scanned again: pets.")
+    page.get_by_role("button", name="Keep it").click()
+    assert [entry["path"] for entry in api.get("/roots")].count(folder) == 1
+    remove.click()
+    page.get_by_role("button", name="Remove folder").click()
+    expect(row).to_have_count(0)
+    assert folder not in [entry["path"] for entry in api.get("/roots")]
+    expect(page.locator("#datasets")).to_contain_text("pets")
+    api.delete("/datasets/pets")
+
+
+def test_a_folder_of_the_settings_cannot_be_removed_on_the_page(page: Page, scratch: Path) -> None:
+    page.goto("/datasets")
+    row = page.locator("#folders tr", has_text=str(scratch))
+    expect(row).to_contain_text("from settings")
+    expect(row.get_by_role("button")).to_have_count(0)
+
+
+def test_an_address_is_not_taken_for_a_place(page: Page) -> None:
+    page.goto("/datasets")
+    page.get_by_label("place on the server").fill("s3://bucket/x")
+    expect(page.locator("#told")).to_contain_text("s3://bucket/x is an address, not a folder")
+
+
+def test_a_dataset_is_rescanned_with_a_button(page: Page, api: Client, scratch: Path) -> None:
+    place = make_images(scratch / "changing", 30)
+    add_dataset(api, place, "changing")
+    page.goto("/datasets/changing")
+    rescan = page.get_by_role("button", name="Rescan")
+    rescan.click()
+    expect(page.locator("#rescanned")).to_contain_text("nothing has changed")
+    (place / "apple" / "0000.jpg").unlink()
+    rescan.click()
+    expect(page.locator("#rescanned")).to_contain_text("made a new version")
+    expect(page.locator(".tiles")).to_contain_text("29")
+    place.rename(scratch / "elsewhere")
+    rescan.click()
+    expect(page.locator("#rescanned")).to_contain_text("does not exist")
+    expect(page.locator("#state")).to_have_text("ready")
+    api.delete("/datasets/changing")
+    shutil.rmtree(scratch / "elsewhere")

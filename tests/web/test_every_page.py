@@ -76,7 +76,7 @@ def names(up: UpProcess, scratch: Path) -> Iterator[dict[str, str]]:
             client.post(f"/runs/{paused}/pause")
         yield {"over": over, "other": other, "paused": paused, "dataset": "every"}
         client.post(f"/runs/{paused}/cancel")
-        client.delete("/datasets/every")
+        client.delete("/datasets/every?keep_runs=true")
 
 
 @pytest.fixture(scope="module")

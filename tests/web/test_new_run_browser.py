@@ -120,6 +120,23 @@ def test_a_clone_copies_all_that_decides_a_run(page: Page, api: Client, created:
     assert other["limits"]["cpu_window"] == 5
 
 
+def test_an_open_ended_run_is_made_and_cloned(page: Page, api: Client, created: list[str]) -> None:
+    page.goto("/runs/new?dataset=fruit&pipeline=small&batch_size=8&name=endless")
+    page.get_by_label("Epochs").fill("")
+    page.get_by_role("button", name="Create run").click()
+    expect(page).to_have_url("/runs/endless")
+    created.append("endless")
+    page.goto("/runs/new?clone=endless")
+    expect(page.get_by_label("Epochs")).to_have_value("")
+    expect(page.get_by_label("Ranks")).to_have_value("")
+    page.get_by_role("button", name="Create run").click()
+    expect(page).to_have_url("/runs/endless-2")
+    created.append("endless-2")
+    for run in ("endless", "endless-2"):
+        info = api.get(f"/runs/{run}")
+        assert (info["epochs"], info["fixed_ranks"]) == (None, False)
+
+
 def test_without_scripts_the_form_is_filled_checked_and_foretold(
     browser: Browser, up: UpProcess
 ) -> None:

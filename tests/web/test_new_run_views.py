@@ -123,12 +123,12 @@ def test_the_preset_for_validation_takes_the_twin_of_the_pipeline() -> None:
 
 def test_what_was_changed_below_more_is_to_be_seen() -> None:
     assert not form(batch_size="3").is_advanced
-    assert form(on_bad="skip").is_advanced
+    assert form(on_bad="fail").is_advanced
 
 
 def test_the_command_names_only_what_is_not_as_usual() -> None:
-    values = values_of({"dataset": "fruit", "batch_size": "8", "on_bad": "skip", "epochs": "1"})
-    assert command_of(values) == "ddlp run create fruit --batch-size 8 --on-bad skip"
+    values = values_of({"dataset": "fruit", "batch_size": "8", "on_bad": "fail", "epochs": "1"})
+    assert command_of(values) == "ddlp run create fruit --batch-size 8 --on-bad fail"
     assert command_of(values_of({})) == "ddlp run create DATASET"
     assert "'a b'" in command_of(values_of({"name": "a b"}))
 
@@ -263,3 +263,11 @@ def test_a_demo_that_failed_says_why_and_one_under_way_is_followed() -> None:
     assert demo_view(DemoInfo(state=DemoState.SCANNING, words="…", percent=85)).following
     there = DemoInfo(state=DemoState.RUNNING, words="w", percent=100, run="demo", note="no torch")
     assert (demo_view(there).following, demo_view(there).words) == (False, "no torch")
+
+
+def test_empty_epochs_are_open_ended_and_empty_ranks_are_left_to_trainers() -> None:
+    values = values_of({"dataset": "fruit", "epochs": "", "world_size": "", "reshuffle": "false"})
+    run = RunCreate.model_validate(body_of(values))
+    assert (run.epochs, run.world_size, run.reshuffle) == (None, None, False)
+    assert command_of(values) == "ddlp run create fruit --no-reshuffle --endless"
+    assert "epochs=&" in preview_view(values, 9, 0).following + "&", "it stays so on the next page"

@@ -15,6 +15,7 @@ def proof(**changes: Any) -> ProofInfo:
         "next": None,
         "samples": 1000,
         "exactly_once": True,
+        "unbroken": True,
         "problems": {},
         "bad": {},
         "bad_samples": 0,
@@ -27,8 +28,25 @@ def proof(**changes: Any) -> ProofInfo:
 
 def test_what_is_proven_is_said_in_one_sentence() -> None:
     view = proof_view(proof())
-    assert view.words == "2 epochs of 1,000 samples checked: every sample exactly once."
+    assert view.words == (
+        "2 epochs of 1,000 samples checked: every sample exactly once, in one unbroken line of "
+        "training sessions."
+    )
     assert (view.kind, view.details) == ("good", [])
+
+
+def test_a_lost_session_is_no_good_news() -> None:
+    lost = {"epoch 1": ["rank 0: a session was lost between step 1 and step 2"]}
+    view = proof_view(proof(unbroken=False, lost=lost))
+    assert view.words.endswith("every sample delivered once, but a training session was lost.")
+    assert view.kind == "bad"
+    assert view.details == ["epoch 1: rank 0: a session was lost between step 1 and step 2"]
+
+
+def test_what_lies_before_and_is_not_here_is_not_claimed() -> None:
+    view = proof_view(proof(missing=["the certificates of run 7 are not here"]))
+    assert view.words.endswith("exactly once; what lies before cannot be proved.")
+    assert view.details == ["the certificates of run 7 are not here"]
 
 
 def test_what_is_wrong_is_named() -> None:

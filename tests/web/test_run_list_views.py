@@ -8,6 +8,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from ddlp.core.energy import PowerModel
+from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.messages import DeviceInfo, RoomInfo, RunInfo
 from ddlp.core.messages.run_list import RunListQuery, RunSort
 from ddlp.core.types import DeviceKind, Prong, RunState
@@ -82,8 +83,19 @@ def test_a_live_run_says_what_the_trainer_gets_now_and_one_that_is_over_its_mean
     images = {"cpu": 9_000, "csd": 3_345}
     now = row(rate=LiveRate(1_234.4, 0.456), images=images, wait_share=0.9)
     assert (now.images_per_s, now.live, now.wait) == ("1,234", True, "45.6 %")
-    over = row(images=images, wait_share=0.9, started_at=10.0, ended_at=20.0)
-    assert (over.images_per_s, over.live, over.wait) == ("1,234", False, "90.0 %")
+    over = row(images=images, wait_share=0.9, delivered_images_per_s=98.7)
+    assert (over.images_per_s, over.live, over.wait) == ("99", False, "90.0 %")
+
+
+def test_what_was_made_in_the_time_of_a_run_is_not_taken_for_its_throughput() -> None:
+    prepared = row(images={"cpu": 7_489, "csd": 0}, started_at=10.0, ended_at=11.0)
+    assert prepared.images_per_s == "—"
+    assert row(rate=LiveRate(None, None)).images_per_s == "—"
+
+
+def test_an_incomplete_run_says_what_it_left() -> None:
+    assert row(state=RunState.INCOMPLETE, samples_left=1250).left == "1,250 samples left"
+    assert row(state=RunState.COMPLETED).left is None
 
 
 def test_a_row_of_a_run_that_goes_on_lasts_until_now() -> None:
@@ -106,9 +118,8 @@ def test_what_an_emulated_csd_made_is_said(emulated: list[str], said: bool) -> N
 
 @pytest.mark.parametrize("state", RunState)
 def test_only_runs_that_are_not_over_can_be_cancelled(state: RunState) -> None:
-    over = (RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED)
-    assert row(state=state).active is (state not in over)
-    assert listed([run_info(state=state)]).live is (state not in over)
+    assert row(state=state).active is (state not in TERMINAL)
+    assert listed([run_info(state=state)]).live is (state not in TERMINAL)
 
 
 def test_a_chip_chooses_its_state_and_leaves_it_again() -> None:

@@ -2,11 +2,13 @@
 
 import pytest
 
+from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.messages import ReadInfo
 from ddlp.core.types import EpochState, ReadPath, RunState
 from ddlp.web.run_views import RunView
 from tests.web.examples import energy, epoch_info, live, page, run_info, snapshot
 
+MEAN = "images/s delivered, on average"
 WAITING = "of training time spent waiting"
 MADE = {"cpu": 60, "csd": 40}
 
@@ -95,7 +97,20 @@ def test_figures_are_those_of_now_while_the_run_is_live_and_of_all_when_it_ended
     now = figures(page(info, seen=snapshot(wait_share=0.125, delivered_images_per_s=1234.5)))
     assert (now["images/s delivered"], now[WAITING]) == ("1,234", "12.5 %")
     in_all = figures(page(info))
-    assert (in_all["images made"], in_all[WAITING]) == ("2,000", "50.0 %")
+    assert (in_all[MEAN], in_all[WAITING]) == ("—", "50.0 %"), "images made say nothing of it"
+    measured = figures(page(info.model_copy(update={"delivered_images_per_s": 98.7})))
+    assert measured[MEAN] == "99"
+
+
+def test_what_is_not_measured_now_is_no_figure() -> None:
+    now = figures(page(seen=snapshot(delivered_images_per_s=None)))
+    assert (now["images/s delivered"], now["left for 2 epochs"]) == ("—", "—")
+
+
+def test_an_incomplete_run_says_what_it_left() -> None:
+    view = page(run_info(state=RunState.INCOMPLETE, samples_left=1250))
+    assert (view.state, view.chips[-1]) == ("incomplete", "1,250 samples left")
+    assert "left" not in " ".join(page(run_info(state=RunState.COMPLETED)).chips)
 
 
 def test_progress_is_the_share_of_all_epochs() -> None:
@@ -119,21 +134,24 @@ def test_a_run_that_is_not_done_is_not_at_100_percent(consumed: int, percent: in
         (RunState.CREATED, ["Pause", "Cancel"]),
         (RunState.RUNNING, ["Pause", "Cancel"]),
         (RunState.PAUSED, ["Resume", "Cancel"]),
-        (RunState.COMPLETED, []),
-        (RunState.FAILED, ["Retry"]),
-        (RunState.CANCELLED, ["Retry"]),
+        (RunState.COMPLETED, ["Delete"]),
+        (RunState.INCOMPLETE, ["Retry", "Delete"]),
+        (RunState.FAILED, ["Retry", "Delete"]),
+        (RunState.CANCELLED, ["Retry", "Delete"]),
     ],
 )
 def test_what_can_be_done_depends_on_the_state(state: RunState, labels: list[str]) -> None:
     for view in (page(run_info(state=state)), page(seen=snapshot(state=state))):
         assert [action.label for action in view.actions] == labels
-        assert [a.label for a in view.actions if a.confirm] == [x for x in labels if x == "Cancel"]
+        assert [a.label for a in view.actions if a.confirm] == [
+            x for x in labels if x in ("Cancel", "Delete")
+        ]
 
 
 @pytest.mark.parametrize("state", RunState)
 def test_only_a_run_that_goes_on_can_be_changed(state: RunState) -> None:
     view = page(run_info(state=state))
-    over = state in (RunState.COMPLETED, RunState.FAILED, RunState.CANCELLED)
+    over = state in TERMINAL
     assert bool(view.strategies) is not over
     assert bool(view.limits) is not over
 
@@ -197,3 +215,19 @@ def test_how_batches_came_and_what_holds_a_run_up_are_shown() -> None:
     ]
     assert view.held_up == "csd rests: the drive is full"
     assert page().held_up is None
+
+
+@pytest.mark.parametrize(
+    ("state", "epochs", "least"),
+    [
+        (RunState.COMPLETED, 2, 3),
+        (RunState.INCOMPLETE, 2, 3),
+        (RunState.COMPLETED, None, None),
+        (RunState.RUNNING, 2, None),
+        (RunState.CANCELLED, 2, None),
+    ],
+)
+def test_a_run_that_is_over_and_can_go_on_is_offered_more_epochs(
+    state: RunState, epochs: int | None, least: int | None
+) -> None:
+    assert page(run_info(state=state, epochs=epochs)).extend_to == least

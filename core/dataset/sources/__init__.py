@@ -13,8 +13,10 @@ from ddlp.core.dataset.sources.cifar import find_cifar
 from ddlp.core.dataset.sources.folder import FolderSource
 from ddlp.core.dataset.sources.manifest import READERS, ManifestSource
 from ddlp.core.dataset.sources.packed import PackedSource
+from ddlp.core.dataset.sources.splits import refuse_splits
 from ddlp.core.dataset.sources.tar import COMPRESSED, TarSource
 from ddlp.core.errors import InvalidInput
+from ddlp.core.urls import refuse_address
 
 __all__ = ["SOURCES", "Source", "recognise"]
 
@@ -39,11 +41,14 @@ _TAKEN = (
 
 def recognise(uri: Path, options: ScanOptions) -> Source:
     """The source at a path, told by its ending or by what the folder holds."""
+    refuse_address(uri)
     uri = uri.absolute()
     try:
         if not os.path.lexists(uri) or not uri.exists():
             raise InvalidInput(f"{uri} does not exist; {_TAKEN}")
         kind = _folder_kind(uri) if uri.is_dir() else _file_kind(uri)
+        if kind is FolderSource and not options.as_classes:
+            refuse_splits(uri)
     except OSError as error:
         raise InvalidInput(f"{error.filename or uri}: {reason_of(error)}") from error
     return kind(uri, options)

@@ -72,14 +72,18 @@ class ArraySource(Source):
     def _collect_array(self, writer: IndexWriter, progress: Progress) -> IndexHead:
         self._fence.check(str(self.uri))
         status = _regular(self.uri)
-        images, labels, names = self._find()
+        images, labels, names, ignored = self._find()
+        if ignored:
+            writer.note(f"These arrays of {self.uri.name} are ignored: {', '.join(ignored)}.")
         shape = pixel_shape(images)
         if labels.shape[:1] != images.shape[:1]:
             raise InvalidInput(
                 f"{self.uri} has {images.shape[0]} images, but labels for {labels.shape[:1]}"
             )
         named = names.load() if names is not None else None
-        numbers, classes = number_labels(self.uri, labels.load(), named)
+        numbers, classes = number_labels(
+            self.uri, labels.load(), named, as_classes=self.options.as_classes
+        )
         progress.add(found=len(numbers), current=str(self.uri))
         file = writer.add_file(os.fsencode(self.uri.name), status.st_size, status.st_mtime_ns)
         place = settle_pixels(images, shape, writer.folder, progress)
@@ -89,16 +93,18 @@ class ArraySource(Source):
             raise InvalidInput(f"{self.uri} was changed while it was scanned; do it again")
         return IndexHead(self.kind, self.root, classes, pixels=place)
 
-    def _find(self) -> tuple[ArrayPlace, ArrayPlace, ArrayPlace | None]:
-        """The images, their labels, and the names of the classes where they are given."""
+    def _find(self) -> tuple[ArrayPlace, ArrayPlace, ArrayPlace | None, list[str]]:
+        """Images, labels, the names of the classes where they are given, and names of the rest."""
         arrays = {name.lower(): array for name, array in find_arrays(self.uri).items()}
         if self.uri.suffix.lower() == ".npy":
             (images,) = arrays.values()
-            return images, self._labels_beside(), None
+            return images, self._labels_beside(), None, []
         for image_name, label_name in _PAIRS:
             if image_name in arrays and label_name in arrays:
-                names = next((arrays[name] for name in _CLASS_NAMES if name in arrays), None)
-                return arrays[image_name], arrays[label_name], names
+                named = next((name for name in _CLASS_NAMES if name in arrays), None)
+                ignored = sorted(arrays.keys() - {image_name, label_name, named})
+                names = arrays[named] if named is not None else None
+                return arrays[image_name], arrays[label_name], names, ignored
         raise InvalidInput(
             f"{self.uri} holds the arrays {', '.join(sorted(arrays)) or 'none'}; expected images "
             f"and labels as {', '.join('/'.join(pair) for pair in _PAIRS)}"

@@ -2,6 +2,7 @@
 
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import ClassVar
 
@@ -19,6 +20,7 @@ from ddlp.core.errors import InvalidInput
 
 _CHUNK = 32
 _REPORT_AFTER = 1000
+_MOST_NAMED = 10
 
 Classes = tuple[tuple[str, ...], npt.NDArray[np.uint32] | None]
 """Class names, and the class number that each label listed stands for (None: they are numbers)."""
@@ -68,6 +70,10 @@ class Listing:
         """Name what cannot be a sample."""
         self.writer.reject(name, reason)
         self._progress.add(found=1, done=1, rejected=1, current=name)
+
+    def note(self, sentence: str) -> None:
+        """Say what was left out, or taken in an unusual way."""
+        self.writer.note(sentence)
 
     def say(self, current: str = "") -> None:
         """Report what was named."""
@@ -129,6 +135,18 @@ class EncodedSource(Source):
                 rejected += 1
         name, row, _ = results[-1]
         progress.add(done=len(results), rejected=rejected, size=size, current=self.show(name, row))
+
+
+def counted(numbers: Mapping[str, int]) -> str:
+    """How many of each, the most frequent first; of many kinds, the first ten."""
+    most = sorted(numbers.items(), key=lambda item: (-item[1], item[0]))
+    shown = ", ".join(f"{name} ({number:,})" for name, number in most[:_MOST_NAMED])
+    return shown + (", …" if len(most) > _MOST_NAMED else "")
+
+
+def named(names: Sequence[str]) -> str:
+    """Names in a sentence; of many, the first ten."""
+    return ", ".join(names[:_MOST_NAMED]) + (", …" if len(names) > _MOST_NAMED else "")
 
 
 def join(root: Path, name: bytes) -> bytes:

@@ -1,6 +1,7 @@
 """A folder of images with one subfolder a class."""
 
 import os
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,7 +9,9 @@ from ddlp.core.dataset.check import reason_of
 from ddlp.core.dataset.files import IMAGE_SUFFIXES, is_image, shown
 from ddlp.core.dataset.labels import is_class_name
 from ddlp.core.dataset.layout import SampleRow
-from ddlp.core.dataset.sources.base import Classes, Listing
+from ddlp.core.dataset.progress import ScanOptions
+from ddlp.core.dataset.sources.base import Classes, Listing, counted, named
+from ddlp.core.dataset.sources.links import Links
 from ddlp.core.dataset.sources.loose import LooseSource
 from ddlp.core.errors import InvalidInput
 
@@ -18,6 +21,12 @@ class FolderSource(LooseSource):
 
     kind = "folder"
 
+    def __init__(self, uri: Path, options: ScanOptions) -> None:
+        super().__init__(uri, options)
+        self._links = Links(str(self.root))
+        self._others: Counter[str] = Counter()
+        """Files that are left out, by their endings."""
+
     @property
     def root(self) -> Path:
         """The folder itself."""
@@ -26,6 +35,13 @@ class FolderSource(LooseSource):
     @property
     def expected(self) -> str:
         """A class's folder with images."""
+        loose = sum(is_image(name) for name in _entries(str(self.uri))[0])
+        if loose:
+            return (
+                f"{self.uri} has images ({loose:,}) but no class folders, so they have no "
+                f"labels; sort them into {self.uri}/CLASS/IMAGE, or write a manifest with "
+                "the columns path and label"
+            )
         endings = " ".join(sorted(IMAGE_SUFFIXES))
         return (
             f"{self.uri} holds no images; expected {self.uri}/CLASS/IMAGE "
@@ -36,6 +52,7 @@ class FolderSource(LooseSource):
         """Name every image below a class's folder."""
         names, _ = _entries(str(self.root))
         classes = tuple(sorted(name[:-1] for name in names if name.endswith("/")))
+        counts, deeper = Counter[str](), False
         for label, name in enumerate(classes):
             if not is_class_name(name):
                 raise InvalidInput(
@@ -43,11 +60,36 @@ class FolderSource(LooseSource):
                 )
             for path in self._images(name, listing):
                 listing.add(os.fsencode(path), SampleRow(0, 0, label=label))
+                counts[name] += 1
+                deeper = deeper or path.count("/") > 1
+        self._tell(listing, [name for name in names if not name.endswith("/")])
+        if empty := [name for name in classes if not counts[name]]:
+            listing.note(
+                f"Class folders without images, which are classes without samples: {named(empty)} "
+                f"({len(empty):,} of {len(classes):,})."
+            )
+        if len(classes) == 1 and deeper:
+            listing.note(
+                f"There is one class only, {classes[0]}. If its subfolders are the classes, add "
+                f"{self.root / classes[0]} instead."
+            )
         return classes, None
+
+    def _tell(self, listing: Listing, loose: list[str]) -> None:
+        """Say which files are no samples."""
+        images = sum(map(is_image, loose))
+        if images:
+            listing.note(
+                f"Images directly in {self.root} that were left out for lack of a class folder: "
+                f"{images:,}."
+            )
+        if self._others:
+            listing.note(f"Files that were left out for their endings: {counted(self._others)}.")
 
     def _images(self, top: str, listing: Listing) -> Iterator[str]:
         """Images below a folder, by path; only the folders on the way are held in memory."""
-        way = [self._enter(f"{top}/", frozenset(), listing)]
+        above = frozenset({os.path.realpath(self.root)})
+        way = [self._enter(f"{top}/", above, listing)]
         while way:
             folder, names, above = way[-1]
             name = next(names, None)
@@ -61,11 +103,13 @@ class FolderSource(LooseSource):
     def _enter(
         self, folder: str, above: frozenset[str], listing: Listing
     ) -> tuple[str, Iterator[str], frozenset[str]]:
-        """A folder's images and folders, sorted; none if it is a link to a folder above it."""
+        """A folder's images and folders, sorted; none if it is a link that is not followed."""
         path = os.path.join(self.root, folder[:-1])
         real = os.path.realpath(path)
         self._fence.check_real(path, real)
-        if real in above:
+        why = self._links.why_skipped(path, real, above)
+        if why is not None:
+            listing.reject(shown(os.fsencode(path)), why)
             return folder, iter(()), above
         try:
             names, links = _entries(path)
@@ -73,6 +117,11 @@ class FolderSource(LooseSource):
             listing.reject(shown(os.fsencode(path)), reason_of(error))
             return folder, iter(()), above
         wanted = sorted(name for name in names if name.endswith("/") or is_image(name))
+        self._others.update(
+            os.path.splitext(name)[1].lower() or "no ending"
+            for name in names
+            if not name.endswith("/") and not is_image(name)
+        )
         for name in wanted:
             if name in links and not name.endswith("/"):
                 self._fence.check(os.path.join(path, name))

@@ -3,7 +3,7 @@
 import csv
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -11,7 +11,7 @@ from ddlp.core.dataset.check import reason_of
 from ddlp.core.dataset.files import open_regular
 from ddlp.core.dataset.labels import LabelBook
 from ddlp.core.dataset.layout import SampleRow
-from ddlp.core.dataset.sources.base import Classes, Listing
+from ddlp.core.dataset.sources.base import Classes, Listing, named
 from ddlp.core.dataset.sources.loose import LooseSource
 from ddlp.core.errors import InvalidInput, Unavailable
 
@@ -19,6 +19,26 @@ _COLUMNS = ("path", "label")
 _MAX_LINE = 1 << 20
 _MAX_PATH = 1 << 15
 _BATCH_ROWS = 1 << 14
+_MOST_COLUMNS = 1000
+_ONE_CLASS = "DDLP trains on one class per image, and reads no boxes, masks or keypoints."
+_TOLD = {
+    **dict.fromkeys(
+        (
+            *("box", "boxes", "bbox", "bboxes", "bounding_box", "bounding_boxes"),
+            *("mask", "masks", "segmentation", "segmentations", "polygon", "polygons"),
+            *("keypoint", "keypoints", "landmarks", "annotations", "objects"),
+        ),
+        _ONE_CLASS,
+    ),
+    **dict.fromkeys(
+        ("split", "subset", "fold", "set"),
+        "all rows are taken as one dataset. Write a manifest for each split.",
+    ),
+    **dict.fromkeys(
+        ("labels", "classes", "tags"), "only the column label is read, one class per image."
+    ),
+}
+"""Columns whose loss must not go unseen, and what to say of it."""
 
 Entry = tuple[int, object, object]
 """Line or row, path, label; a ValueError in place of the path says what is wrong with the line."""
@@ -42,22 +62,37 @@ class ManifestSource(LooseSource):
     def list_samples(self, listing: Listing) -> Classes:
         """Name the sample of every row."""
         self._fence.check(str(self.uri))
-        book = LabelBook()
+        book = LabelBook(as_classes=self.options.as_classes)
+        columns: dict[str, None] = {}
         try:
-            for line, path, label in READERS[self.uri.suffix.lower()](self.uri):
+            for line, path, label in READERS[self.uri.suffix.lower()](self.uri, columns):
                 try:
                     name = _name(path)
-                    listing.add(name, SampleRow(0, 0, label=book.number(label)))
+                    number = book.number(label, f"{self.uri}:{line}")
+                    listing.add(name, SampleRow(0, 0, label=number))
                 except ValueError as error:
                     listing.reject(f"{self.uri}:{line}", str(error))
         except (OSError, ValueError) as error:
             raise InvalidInput(f"{self.uri}: {reason_of(error)}") from error
+        for note in _notes(columns):
+            listing.note(note)
         return book.settle()
 
     def inspect(self, name: bytes, row: SampleRow) -> SampleRow:
         """Refuse a path that leads outside before it is opened."""
         self._fence.check(os.path.join(self.root, os.fsdecode(name)))
         return super().inspect(name, row)
+
+
+def _notes(columns: Iterable[str]) -> Iterator[str]:
+    """What is said of columns that are not read."""
+    others = [name for name in columns if name.strip().lower() not in _COLUMNS]
+    for name in others:
+        if (told := _TOLD.get(name.strip().lower())) is not None:
+            yield f"The column {name} is ignored: {told}"
+    rest = [name for name in others if name.strip().lower() not in _TOLD]
+    if rest:
+        yield f"Columns that are ignored: {named(rest)}."
 
 
 def _name(path: object) -> bytes:
@@ -71,11 +106,13 @@ def _name(path: object) -> bytes:
     return name
 
 
-def _read_csv(path: Path) -> Iterator[Entry]:
+def _read_csv(path: Path, seen: dict[str, None]) -> Iterator[Entry]:
     with _open_text(path) as file:
         reader = csv.reader(iter(lambda: file.readline(_MAX_LINE), ""))
         try:
-            places = _columns(path, [name.strip().lower() for name in next(reader, [])])
+            head = next(reader, [])
+            seen.update(dict.fromkeys(head))
+            places = _columns(path, [name.strip().lower() for name in head])
         except csv.Error as error:
             raise InvalidInput(f"{path} is not a CSV file: {error}") from error
         while True:
@@ -91,7 +128,7 @@ def _read_csv(path: Path) -> Iterator[Entry]:
                 yield reader.line_num, values[0], values[1]
 
 
-def _read_json_lines(path: Path) -> Iterator[Entry]:
+def _read_json_lines(path: Path, seen: dict[str, None]) -> Iterator[Entry]:
     with _open_text(path) as file:
         for number, line in enumerate(iter(lambda: file.readline(_MAX_LINE), ""), start=1):
             if not line.strip():
@@ -102,12 +139,14 @@ def _read_json_lines(path: Path) -> Iterator[Entry]:
                 yield number, ValueError("it is not JSON"), None
                 continue
             if isinstance(row, dict):
+                if len(seen) < _MOST_COLUMNS:
+                    seen.update(dict.fromkeys(row))
                 yield number, row.get("path"), row.get("label")
             else:
                 yield number, ValueError("it is not a JSON object"), None
 
 
-def _read_parquet(path: Path) -> Iterator[Entry]:
+def _read_parquet(path: Path, seen: dict[str, None]) -> Iterator[Entry]:
     try:
         import pyarrow
         import pyarrow.parquet
@@ -118,6 +157,7 @@ def _read_parquet(path: Path) -> Iterator[Entry]:
     number = 0
     try:
         with open_regular(str(path)) as raw, pyarrow.parquet.ParquetFile(raw) as file:
+            seen.update(dict.fromkeys(file.schema_arrow.names))
             places = _columns(path, [name.lower() for name in file.schema_arrow.names])
             columns = [file.schema_arrow.names[place] for place in places]
             for batch in file.iter_batches(_BATCH_ROWS, columns=columns):
@@ -151,7 +191,7 @@ def _columns(path: Path, names: Sequence[str]) -> list[int]:
     return [names.index(column) for column in _COLUMNS]
 
 
-READERS: dict[str, Callable[[Path], Iterator[Entry]]] = {
+READERS: dict[str, Callable[[Path, dict[str, None]], Iterator[Entry]]] = {
     ".csv": _read_csv,
     ".jsonl": _read_json_lines,
     ".ndjson": _read_json_lines,

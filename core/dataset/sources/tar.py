@@ -8,6 +8,8 @@ import functools
 import itertools
 import json
 import os
+import re
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -24,11 +26,15 @@ from ddlp.core.dataset.files import (
 from ddlp.core.dataset.labels import LabelBook
 from ddlp.core.dataset.layout import SampleRow
 from ddlp.core.dataset.progress import ScanOptions
-from ddlp.core.dataset.sources.base import Classes, EncodedSource, Listing, join
+from ddlp.core.dataset.sources.base import Classes, EncodedSource, Listing, counted, join, named
+from ddlp.core.dataset.sources.splits import is_split
 from ddlp.core.dataset.tar_members import Member, TarMembers
+from ddlp.core.errors import InvalidInput
 
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
 _MAX_LABEL = 1 << 20
+_MOST_KEYS = 1000
+_FIRST_WORD = re.compile(r"[^A-Za-z]")
 
 
 class TarSource(EncodedSource):
@@ -40,6 +46,10 @@ class TarSource(EncodedSource):
         super().__init__(uri, options)
         self._fence = Fence(self.root, options.allowed)
         self._shards: list[tuple[str, int, int]] = []
+        self._others: Counter[str] = Counter()
+        """Members that are no part of a sample, by their endings."""
+        self._keys: dict[str, None] = {}
+        """What .json members hold besides the label."""
 
     @functools.cached_property
     def root(self) -> Path:
@@ -56,7 +66,8 @@ class TarSource(EncodedSource):
 
     def list_samples(self, listing: Listing) -> Classes:
         """Name the samples of every shard."""
-        book = LabelBook()
+        book = LabelBook(as_classes=self.options.as_classes)
+        self._check_splits()
         for path in tar_files(self.uri):
             self._fence.check(str(path))
             try:
@@ -65,7 +76,21 @@ class TarSource(EncodedSource):
             except (OSError, ValueError) as error:
                 raise_if_passing(error, str(path))
                 listing.reject(shown(os.fsencode(path)), reason_of(error))
+        if self._others:
+            listing.note(f"Members that are ignored, by their endings: {counted(self._others)}.")
+        if self._keys:
+            listing.note(f"Entries of .json members that are ignored: {named([*self._keys])}.")
         return book.settle()
+
+    def _check_splits(self) -> None:
+        """Refuse shards of several splits in one folder."""
+        found = {_FIRST_WORD.split(path.name)[0].lower() for path in tar_files(self.uri)}
+        if len(found) > 1 and all(map(is_split, found)) and not self.options.as_classes:
+            raise InvalidInput(
+                f"{self.uri} holds the shards of several splits ({', '.join(sorted(found))}); put "
+                "each split into a folder of its own, or take all of them as one dataset with "
+                "--as-classes (REST and DualLoader.local: as_classes)"
+            )
 
     def _list_shard(self, path: Path, file: BinaryIO, listing: Listing, book: LabelBook) -> None:
         status = os.fstat(file.fileno())
@@ -76,6 +101,9 @@ class TarSource(EncodedSource):
         for key, group in itertools.groupby(parts, key=lambda part: part.key):
             sample = {part.ending: part for part in reversed(list(group))}
             image = _image(sample)
+            label_member = next((ending for ending in ("cls", "json") if ending in sample), None)
+            used = {label_member, None if image is None else image.ending}
+            self._others.update(f".{ending}" for ending in sample.keys() - used)
             if image is None:
                 if sample.keys() & {"cls", "json"}:
                     listing.reject(f"{path}:{key}", "it has a label but no image")
@@ -83,11 +111,18 @@ class TarSource(EncodedSource):
             name = image.member.name.encode("utf-8", "surrogateescape")
             row = SampleRow(image.member.size, 0, image.member.start, number)
             try:
-                listing.add(name, row._replace(label=book.number(_label(file, key, sample))))
+                self._add(listing, name, row, _label(file, key, sample, self._keys), book)
             except ValueError as error:
                 listing.reject(self.show(name, row), str(error))
         if members.damage:
             listing.reject(shown(os.fsencode(path)), f"{members.damage}; the rest was left out")
+
+    def _add(
+        self, listing: Listing, name: bytes, row: SampleRow, label: "_Label", book: LabelBook
+    ) -> None:
+        where = self.show(name, row)
+        number = book.number(label.value, where, is_folder=label.is_folder)
+        listing.add(name, row._replace(label=number))
 
     def inspect(self, name: bytes, row: SampleRow) -> SampleRow:
         """Look at an image between its neighbours in the shard."""
@@ -144,10 +179,16 @@ def _visible(part: _Part) -> bool:
     return bool(part.key.rpartition("/")[2])
 
 
-def _label(file: BinaryIO, key: str, sample: dict[str, _Part]) -> object:
+@dataclass(frozen=True)
+class _Label:
+    value: object
+    is_folder: bool = False
+
+
+def _label(file: BinaryIO, key: str, sample: dict[str, _Part], ignored: dict[str, None]) -> _Label:
     """What a sample's members say of its class; else the folder it lies in."""
     if "cls" in sample:
-        return _content(file, sample["cls"])
+        return _Label(_content(file, sample["cls"]))
     if "json" in sample:
         try:
             said = json.loads(_content(file, sample["json"]))
@@ -155,11 +196,13 @@ def _label(file: BinaryIO, key: str, sample: dict[str, _Part]) -> object:
             raise ValueError("its .json is not JSON") from error
         for name in ("label", "cls"):
             if isinstance(said, dict) and name in said:
-                return said[name]
+                if len(ignored) < _MOST_KEYS:
+                    ignored.update(dict.fromkeys(sorted(said.keys() - {name})))
+                return _Label(said[name])
     folder = key.rpartition("/")[0]
     if not folder:
         raise ValueError("it has no label: no .cls, no label in .json, and no folder")
-    return folder
+    return _Label(folder, is_folder=True)
 
 
 def _content(file: BinaryIO, part: _Part) -> str:

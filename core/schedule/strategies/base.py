@@ -24,6 +24,17 @@ class Source:
     stop: int
 
 
+@dataclass(frozen=True)
+class Cut:
+    """Where an epoch was cut anew: what had been dealt, and how batches are numbered since."""
+
+    heads: int
+    tails: int
+    first_before: int
+    first: int
+    full: int
+
+
 class Strategy(ABC):
     """A plan half (`sources`) and a pick half (`wanted`); what it fixes lies in the epoch."""
 
@@ -35,6 +46,10 @@ class Strategy(ABC):
         self, epoch: EpochSchedule, rates: Rates, calibrated: bool
     ) -> None:
         """Fix what the strategy fixes once the rates are known."""
+
+    def carried(self, settled: Mapping[str, float], cut: Cut) -> dict[str, float]:
+        """What it had fixed for an epoch, for what is left of it after a cut."""
+        return {}
 
     def sources(self, epoch: EpochSchedule, prong: Prong, alive: Set[Prong]) -> list[Source]:
         """Where a prong takes its next batch to make from, in the order to try."""

@@ -8,10 +8,11 @@ paper, infinity behaves like `wrr`. Because both ends are taken evenly, little l
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ddlp.core.schedule.strategies.base import Rates, Strategy
+from ddlp.core.schedule.strategies.base import Cut, Rates, Strategy
 from ddlp.core.types import End, Prong
 
 if TYPE_CHECKING:
@@ -36,6 +37,13 @@ class Bounded(Strategy):
             return
         heads, tails = epoch.dealt[End.HEAD], epoch.dealt[End.TAIL]
         epoch.settle(share=csd / (cpu + csd), heads=heads, tails=tails)
+
+    def carried(self, settled: Mapping[str, float], cut: Cut) -> dict[str, float]:
+        """The same share, counted from the same place."""
+        if "share" not in settled:
+            return {}
+        heads, tails = settled.get("heads", 0) - cut.heads, settled.get("tails", 0) - cut.tails
+        return {"share": settled["share"], "heads": heads, "tails": tails}
 
     def wanted(self, epoch: EpochSchedule, rates: Rates) -> list[End]:
         """The end that is due on paper, and the other one as far as the window allows."""

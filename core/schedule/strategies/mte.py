@@ -7,10 +7,10 @@ a batch is another matter: at the end of an epoch the faster side helps the slow
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Mapping, Set
 from typing import TYPE_CHECKING
 
-from ddlp.core.schedule.strategies.base import Rates, Source, Strategy, tail
+from ddlp.core.schedule.strategies.base import Cut, Rates, Source, Strategy, tail
 from ddlp.core.types import End, Prong
 
 if TYPE_CHECKING:
@@ -36,8 +36,15 @@ class Mte(Strategy):
         if frontier.head >= frontier.tail:
             epoch.settle(split=frontier.head)
         elif calibrated and cpu is not None and csd is not None:
-            share = segment.first + round(segment.batches * cpu / (cpu + csd))
+            share = segment.first + round(segment.full * cpu / (cpu + csd))
             epoch.settle(split=min(max(share, frontier.head), frontier.tail))
+
+    def carried(self, settled: Mapping[str, float], cut: Cut) -> dict[str, float]:
+        """The same split, in the new numbers."""
+        if _SPLIT not in settled:
+            return {}
+        left = settled[_SPLIT] - cut.first_before - cut.heads
+        return {_SPLIT: cut.first + min(max(0.0, left), float(cut.full))}
 
     def sources(self, epoch: EpochSchedule, prong: Prong, alive: Set[Prong]) -> list[Source]:
         """Each prong from its end; when alone, in the order of delivery."""

@@ -102,7 +102,7 @@ def test_the_folders_that_are_allowed_are_passed_on(tmp_path: Path, into: Path) 
     data = filled(tmp_path / "data", "a/1.jpg")
     (data / "a" / "2.jpg").symlink_to(tmp_path / "other" / "1.jpg")
     options = ScanOptions(allowed=(data,), check="full")
-    with pytest.raises(InvalidInput, match="outside the folders allowed"):
+    with pytest.raises(InvalidInput, match="outside the allowed folders"):
         scan_apart(data, into, options, lambda _: None, lambda: False)
 
 

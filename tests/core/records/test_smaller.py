@@ -67,7 +67,6 @@ def test_quality_alone_keeps_the_size() -> None:
         ("CMYK", "JPEG", "RGB"),
         ("L", "PNG", "L"),
         ("1", "PNG", "L"),
-        ("I;16", "PNG", "L"),
         ("P", "PNG", "RGB"),
         ("RGBA", "PNG", "RGB"),
         ("LA", "PNG", "RGB"),

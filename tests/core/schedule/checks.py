@@ -107,8 +107,9 @@ class Checks:
             assert sum(epoch.consumed_of.values()) == epoch.consumed
             rivals = Counter(b.rival.prong for b in epoch.under_way if b.rival is not None)
             assert +epoch.rivals == rivals, f"{epoch.rivals} for {rivals}"
-            lost = {batch.index for batch in epoch.under_way.in_state(BatchState.LOST)}
-            assert lost == epoch.frontier.returned, f"lost {lost} != {epoch.frontier.returned}"
+            lost = epoch.under_way.in_state(BatchState.LOST)
+            again = {batch.index for batch in lost if not schedule.is_doomed(batch)}
+            assert again == epoch.frontier.returned, f"lost {again} != {epoch.frontier.returned}"
 
     def train(self, epoch: int, place: int, delivery: Delivery) -> None:
         """A rank trained on a batch: never twice, unless it went back, and then on the same."""
@@ -187,7 +188,6 @@ class Checks:
     ) -> None:
         """Each place of the epoch's order once, apart from what its tail policy allows."""
         seen: Counter[int] = Counter()
-        dropped = 0
         for segment in row.segments:
             own = _own_places(segment)
             mine = [d for d in trained.values() if d.index in own]
@@ -197,11 +197,9 @@ class Checks:
                     self._check_left_out(number, delivery, records)
                 else:
                     assert delivery.places == segment.places(delivery.index)
-            from_tail = any(records.batches[number, d.index].from_tail for d in mine)
-            if from_tail or segment is row.segments[-1]:
-                dropped += segment.dropped()
         assert seen.total() == len(seen), f"delivered twice in epoch {number}: {seen}"
         missing = set(range(self._scenario.plan.samples)) - set(seen)
+        dropped = row.segments[-1].dropped()
         assert len(missing) == dropped, f"never delivered in epoch {number}: {missing}"
 
     def _check_left_out(self, number: int, delivery: Delivery, records: Records) -> None:
@@ -226,7 +224,9 @@ class Checks:
         once = total = 0
         for segment, part in zip(row.segments, certificate.segments, strict=True):
             assert isinstance(part.order, str)
-            replayed = Deals(part.order).indices(segment.first, segment.last)
+            replayed = Deals(part.order).indices(
+                segment.first, segment.last, segment.first + segment.full
+            )
             places = range(segment.position, segment.position + len(replayed))
             assert replayed == [trained[place].index for place in places]
             own = _own_places(segment)
@@ -237,21 +237,22 @@ class Checks:
 
     def _check_order(self, number: int, row: EpochRow, trained: dict[int, Delivery]) -> None:
         indices = [trained[place].index for place in sorted(trained)]
-        ascending = list(range(row.segments[0].batches))
+        [segment] = row.segments
+        full, short = list(range(segment.full)), list(range(segment.full, segment.last))
         name, settled = self._scenario.name, row.settled
         if name == "cpu":
-            assert indices == ascending
+            assert indices == full + short
         elif name == "csd":
-            assert indices == ascending[::-1]
+            assert indices == full[::-1] + short
         elif name == "mte" and indices:
-            split = int(settled.get("split", len(indices)))
-            assert indices == ascending[:split] + ascending[split:][::-1]
+            split = int(settled.get("split", len(full)))
+            assert indices == full[:split] + full[split:][::-1] + short
         elif name == "replay":
-            assert indices == self._scenario.orders[number].indices(0, len(indices))
+            assert indices == self._scenario.orders[number].indices(0, len(indices), segment.full)
         elif name.startswith("bounded"):
             strategy = self._scenario.strategy
             assert isinstance(strategy, Bounded)
-            _check_window(indices, settled, strategy.window)
+            _check_window(indices[: segment.full], settled, strategy.window)
 
 
 def _check_window(indices: list[int], settled: dict[str, float], window: float) -> None:

@@ -5,13 +5,15 @@ from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ddlp.core.certificate import Certificate, Entry, delivered, makers, seal
+from ddlp.core.certificate import FORMAT, Certificate, Entry, delivered, makers, seal
 from ddlp.core.mishap import Mishap
 from ddlp.core.plan import RunPlan, Segment
 from ddlp.core.schedule import Batch, Changes, EpochSchedule
 from ddlp.core.schedule.fleet import Pace
 from ddlp.core.schedule.frontier import Frontier
 from ddlp.core.schedule.limits import Limits
+from ddlp.core.sessions import SessionPart
+from ddlp.core.takeover import Origin
 from ddlp.core.types import BatchState, End, EpochState, Prong
 
 _TOKENS = 20
@@ -25,11 +27,14 @@ class EpochRow:
     state: EpochState
     head: int
     tail: int
+    short: int
     segments: tuple[Segment, ...]
     dealt: tuple[int, int]
     acknowledged: tuple[int, ...]
     settled: dict[str, float]
     made: tuple[int, int]
+    origin: Origin | None
+    parts: tuple[SessionPart, ...]
 
 
 @dataclass
@@ -77,14 +82,17 @@ class Records:
         epoch = EpochSchedule(
             number=number,
             segments=list(row.segments),
-            frontier=Frontier(row.head, row.tail),
+            frontier=Frontier(row.head, row.tail, row.short, row.segments[-1].last),
             dealt=Counter(dict(zip(End, row.dealt, strict=True))),
             settled=dict(row.settled),
             state=row.state,
             acknowledged=list(row.acknowledged),
             made_by=Counter(dict(zip(Prong, row.made, strict=True))),
+            origin=row.origin,
+            parts=list(row.parts),
         )
         mine = self._of(number)
+        epoch.remember_deals(batch for batch in mine if _is_of(batch, epoch.segment))
         consumed = [b for b in mine if b.position is not None and epoch.is_consumed(b.position)]
         done = {batch.index for batch in consumed}
         epoch.restore(batch for batch in mine if batch.index not in done)
@@ -152,6 +160,7 @@ class Records:
             if epoch == number and batch in consumed
         ]
         body: dict[str, Any] = {
+            "format": FORMAT,
             "run": uuid.UUID(int=plan.seed),
             "epoch": number,
             "state": row.state,
@@ -182,12 +191,19 @@ def _row(epoch: EpochSchedule) -> EpochRow:
         state=epoch.state,
         head=epoch.frontier.head,
         tail=epoch.frontier.tail,
+        short=epoch.frontier.short,
         segments=tuple(epoch.segments),
         dealt=(epoch.dealt[End.HEAD], epoch.dealt[End.TAIL]),
         acknowledged=tuple(epoch.acknowledged),
         settled=dict(epoch.settled),
         made=(epoch.made_by[Prong.CPU], epoch.made_by[Prong.CSD]),
+        origin=epoch.origin,
+        parts=tuple(epoch.parts),
     )
+
+
+def _is_of(batch: Batch, segment: Segment) -> bool:
+    return batch.position is not None and batch.position >= segment.position
 
 
 def _entry(batch: Batch) -> Entry:

@@ -281,8 +281,7 @@ class Service:
         for later in known.values():
             for batch in later.under_way:
                 schedule.note_void(batch, batch.device, batch.token)
-        while position < epoch.segment.position:
-            epoch.segments.pop()
+        epoch.uncut(position)
         heads = self.records.heads_before(number, epoch.segment, position)
         tails = position - epoch.segment.position - heads
         self.records.forget_from(number, position)

@@ -5,9 +5,10 @@ import pytest
 from ddlp.core.errors import InvalidInput, Refused
 from ddlp.core.mishap import Mishap
 from ddlp.core.schedule import Batch, Grant, Limits, RunSchedule
+from ddlp.core.schedule.limits import bad_allowed, usual_bad_share
 from ddlp.core.types import Prong
 from tests.core.schedule import making
-from tests.core.schedule.making import finish, key, made
+from tests.core.schedule.making import finish, key, made, take
 
 
 def schedule(share: float = 0.2) -> RunSchedule:
@@ -80,12 +81,15 @@ def test_more_than_the_share_of_a_whole_epoch_ends_the_run() -> None:
     batches = run.top_up(0.0)
     for batch in batches[:4]:
         make(run, batch, bad_one(run, batch, 0), bad_one(run, batch, 3))
-    assert run.doom is None
+    assert run.expected_failure is None
     last = bad_one(run, batches[4], 2)
     make(run, batches[4], last)
+    assert run.doom is None, "four good batches come before it"
+    take(run, 4)
+    assert run.doom == run.expected_failure
     assert run.doom == (
-        "9 of the 40 samples of epoch 0 are bad, more than max_bad_share=0.2 allows; the last is "
-        f"{last.name}: truncated"
+        "9 of the 40 samples of epoch 0 are bad, more than max_bad_share=0.2 allows (8); "
+        f"the last is {last.name}: truncated"
     )
 
 
@@ -105,6 +109,14 @@ def test_one_bad_sample_is_always_allowed_unless_none_is(
     share: float, samples: int, allowed: int
 ) -> None:
     assert Limits(bad_share=share).bad_allowed(samples) == allowed
+
+
+@pytest.mark.parametrize(
+    ("samples", "allowed"),
+    [(1, 1), (5, 1), (30, 3), (123, 10), (999, 10), (10_007, 10), (20_000, 20), (1_281_167, 1281)],
+)
+def test_by_default_few_are_allowed_and_ten_at_least(samples: int, allowed: int) -> None:
+    assert bad_allowed(usual_bad_share(samples), samples) == allowed
 
 
 @pytest.mark.parametrize("count", [4, 5])

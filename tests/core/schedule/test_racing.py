@@ -116,6 +116,19 @@ def test_a_dead_rival_is_taken_back_and_the_first_goes_on() -> None:
     assert run.epochs[0].in_flight(Prong.CPU) == 0
 
 
+def test_a_raced_batch_that_kills_its_workers_is_given_up_and_fails_the_run() -> None:
+    run, slow, quick = raced()
+    assert run.fetch(0, 0, 0, 1) == []
+    for process in (100, 101, 102):
+        run.claim(*key(quick), Holder("cpu", process), 1.0)
+        run.process_died(Holder("cpu", process))
+    assert not batch_of(run).state.in_flight
+    assert run.doom is not None
+    assert "3 times" in run.doom
+    with pytest.raises(Refused):
+        run.commit(*key(slow), made("csd"), 2.0)
+
+
 def test_a_second_lease_that_runs_out_is_taken_back_alone() -> None:
     run, slow, quick = raced()
     deadline = claim(run, quick, 1.0)

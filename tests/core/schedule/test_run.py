@@ -6,6 +6,7 @@ import pytest
 
 from ddlp.core.errors import Conflict, InvalidInput, Refused
 from ddlp.core.schedule import EpochSchedule, RunSchedule, strategy
+from ddlp.core.takeover import Origin
 from ddlp.core.types import BatchState, End, EpochState, Prong
 from tests.core.schedule.making import claim, finish, key, made, make_all, schedule, take, work_off
 
@@ -186,16 +187,17 @@ def test_one_rank_goes_back_and_the_others_stay_where_they_are() -> None:
 
 
 @pytest.mark.parametrize("name", ["mte", "wrr", "bounded"])
-@pytest.mark.parametrize(("heads", "tails"), [(0, 0), (3, 2), (0, 4), (9, 0), (6, 4)])
+@pytest.mark.parametrize(("heads", "tails"), [(0, 0), (3, 2), (0, 4), (9, 0), (6, 3)])
 def test_an_epoch_taken_up_at_two_numbers_delivers_just_the_rest(
     name: str, heads: int, tails: int
 ) -> None:
     run = schedule(name, batches=10, epochs=1)
-    run.resume(EpochSchedule.resumed(0, run.plan.whole, heads, tails))
     done = heads + tails
-    rest = take(run, 10 - done, done=done) if done < 10 else []
-    assert sorted(batch.index for batch in rest) == list(range(heads, 10 - tails))
-    assert run.epochs[0].state is EpochState.COMPLETE
+    epoch = run.take_over(Origin("another", 0, done, heads, (run.plan.whole,)), {})
+    assert epoch.segment.position == done
+    seen = [place for batch in take(run, 10 - done) for place in places(epoch, batch.index)]
+    assert sorted(seen) == list(range(heads, 10 - tails))
+    assert epoch.state is EpochState.COMPLETE
     assert run.finished
 
 
@@ -258,6 +260,27 @@ def test_indices_and_tokens_are_never_used_twice() -> None:
         seen += [(grant.index, grant.token) for grant in run.top_up(0.0)]
         run.cut_anew(run.epochs[0], 0, 0, world_size)
     assert len({index for index, _ in seen}) == len({token for _, token in seen}) == len(seen)
+
+
+@pytest.mark.parametrize(("before", "after"), [(1, 3), (3, 1), (2, 2)])
+def test_a_cut_can_be_taken_back_by_going_to_a_place_before_it(before: int, after: int) -> None:
+    run = schedule("cpu", batches=24, world_size=before, stored=dict.fromkeys(Prong, 24))
+    make_all(run)
+    epoch = run.epochs[0]
+    for rank in range(before):
+        run.fetch(rank, 0, 0, 12 // before)
+        run.consume(rank, 0, 12 // before)
+    run.cut_anew(epoch, 12, 0, after)
+    make_all(run)
+    for rank in range(after):
+        run.fetch(rank, 0, 0, 2)
+        run.consume(rank, 0, 2)
+    epoch.uncut(6)
+    assert [cut.world_size for cut in epoch.segments] == [before]
+    assert epoch.acknowledged == [12 // before] * before
+    run.cut_anew(epoch, 6, 0, 4)
+    assert (epoch.segment.position, epoch.segment.samples) == (6, 18)
+    assert epoch.acknowledged == [0] * 4
 
 
 # Another strategy

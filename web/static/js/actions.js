@@ -33,7 +33,7 @@
     return Number.isInteger(number) && !Number.isSafeInteger(number) ? field.value : number;
   };
 
-  // What a form says, as JSON: numbers and ticks as such; what is empty is left out. A field may count only beside another one's
+  // What a form says, as JSON: numbers and ticks as such; what is empty is left out, or null (data-empty="null"). A field may count only beside another one's
   // value (data-when="strategy=bounded"), and a form may send only what was changed (data-changed).
   const counts = (form, field) => {
     const [name, value] = (field.dataset.when ?? "").split("=");
@@ -49,6 +49,7 @@
         if (field.checked) (body[field.name] ??= []).push(field.value);
       } else if (field.type === "checkbox") body[field.name] = field.checked;
       else if (field.value !== "") body[field.name] = valueOf(field);
+      else if (field.dataset.empty === "null") body[field.name] = null;
     }
     return body;
   };
@@ -78,7 +79,8 @@
       const reply = await fetch(address, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
       const answer = reply.status === 204 ? {} : await reply.json().catch(() => ({}));
       if (!reply.ok) return complain(source, answer.detail ?? `The server answered ${reply.status}.`);
-      if (done) notify(done, "good");
+      if (done) notify(done.replace(/\{(\w+)\}/g, (_, name) => answer[name] ?? ""), "good");
+      if (source.hasAttribute("data-clear")) source.reset();
       source.dispatchEvent(new CustomEvent("ddlp:sent", { bubbles: true, detail: answer }));
       follow(then, answer ?? {});
     } catch {

@@ -92,7 +92,7 @@ def test_every_usual_ending_is_taken_in_any_case_and_nothing_else(tmp_path: Path
     assert (index.samples, index.rejected) == (len(IMAGE_SUFFIXES) + 2, 0)
 
 
-@pytest.mark.parametrize("given", [(), ("a.jpg", "b.jpg"), ("notes/readme.txt",), ("empty/x/y",)])
+@pytest.mark.parametrize("given", [(), ("notes/readme.txt",), ("empty/x/y",)])
 def test_a_folder_without_images_says_what_was_expected(
     tmp_path: Path, given: tuple[str, ...]
 ) -> None:
@@ -152,7 +152,9 @@ def test_a_link_that_leads_out_of_what_is_allowed_is_named(
     tmp_path: Path, target: str, name: str
 ) -> None:
     root = link_to(tmp_path, target, name)
-    with pytest.raises(InvalidInput, match=rf"{name} leads to .*{target}, outside.*--allow"):
+    with pytest.raises(
+        InvalidInput, match=rf"{name} leads to .*{target}, outside.*ddlp roots add FOLDER"
+    ):
         index_of(root, allowed=())
     assert not list(tmp_path.glob("*.idx*"))
 

@@ -188,7 +188,7 @@ def test_a_shard_that_is_a_link_out_of_what_is_allowed_is_refused(
     (tmp_path / "d").mkdir()
     (tmp_path / "d" / "s.tar").symlink_to(tmp_path / "secret" / "s.tar")
     place = tmp_path / "d" if folder else tmp_path / "d" / "s.tar"
-    with pytest.raises(InvalidInput, match="outside the folders allowed"):
+    with pytest.raises(InvalidInput, match="outside the allowed folders"):
         index_of(place, allowed=())
     assert index_of(place, allowed=(tmp_path / "secret",)).samples == 1
 
@@ -199,7 +199,7 @@ def test_a_shard_that_was_changed_is_noticed(tmp_path: Path) -> None:
     before = path.stat()
     write_tar(path, {"c/1.jpg": picture(), "c/2.jpg": picture()})
     os.utime(path, ns=(before.st_mtime_ns + 1, before.st_mtime_ns + 1))
-    with pytest.raises(ValueError, match="changed after it was indexed; register the dataset"):
+    with pytest.raises(ValueError, match="changed after it was indexed"):
         index.read(1)
     assert index_of(path, tmp_path / "again.idx").version != index.version
 

@@ -1,0 +1,1 @@
+"""Training jobs as people run them: killed, started again, resumed elsewhere; drawn at random."""
