@@ -94,12 +94,12 @@ class _Look:
 def _look_at(index: DatasetIndex, options: PackOptions, samples: int) -> Iterator[_Look]:
     for sample in np.unique(np.linspace(0, index.samples - 1, samples).astype(np.int64)).tolist():
         started_s = time.process_time()
+        row, name = index.row(sample)
         try:
             data = read_sample(index, sample)
+            packed = pack_bytes(data, row, options)
         except BadSample:
             continue
-        row, name = index.row(sample)
-        packed = pack_bytes(data, row, options)
         pack_s = time.process_time() - started_s
         yield _Look(
             row.size,

@@ -19,7 +19,7 @@ class PackedSample:
     row: SampleRow
     data: bytes
     skipped: str | None = None
-    """Why it could not be read; then nothing is stored."""
+    """Why it could not be read, or made smaller; then nothing is stored."""
 
     @property
     def is_record(self) -> bool:
@@ -31,18 +31,17 @@ def pack_sample(index: DatasetIndex, sample: int, options: PackOptions) -> Packe
     """Read a sample and pack it; one that is damaged stays as it is, so that runs meet it again."""
     row, _ = index.row(sample)
     try:
-        data = read_sample(index, sample)
+        return pack_bytes(read_sample(index, sample), row, options)
     except BadSample as error:
         if options.on_bad == "fail":
             raise BadSample(
                 f"{index.name(sample)} cannot be packed: {error}; or pack with --on-bad skip"
             ) from error
         return PackedSample(row, b"", str(error))
-    return pack_bytes(data, row, options)
 
 
 def pack_bytes(data: bytes, row: SampleRow, options: PackOptions) -> PackedSample:
-    """Pack what was read."""
+    """Pack what was read; a BadSample where a damaged record is to be made smaller."""
     if options.lossy:
         data, row = encode_anew(data, row, options)
     if row.kind == Kind.JPEG:

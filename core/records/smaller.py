@@ -18,11 +18,14 @@ _GAP = 3.0
 
 
 def encode_anew(data: bytes, row: SampleRow, options: PackOptions) -> tuple[bytes, SampleRow]:
-    """A picture as a JPEG within the options; what is within them, or damaged, stays as it is."""
+    """A picture as a JPEG within the options; what is within them, or damaged, stays as it is.
+
+    A record that stands for no JPEG is a BadSample.
+    """
+    data_now, row_now = data, row
+    if row.kind == Kind.RECORD:
+        data_now, row_now = image_file(row, data), row._replace(kind=Kind.JPEG)
     try:
-        data_now, row_now = data, row
-        if row.kind == Kind.RECORD:
-            data_now, row_now = image_file(row, data), row._replace(kind=Kind.JPEG)
         if options.quality is None and max(row.width, row.height) <= (options.max_side or 0):
             return data_now, row_now
         head = probe(data_now)

@@ -5,7 +5,6 @@
 
 #include <errno.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "workspace.h"
@@ -22,6 +21,9 @@ static int check_span(const span *axis) {
     if (!sound) PyErr_SetString(PyExc_TypeError, "a span is empty, infinite or outside its limits");
     return sound;
 }
+
+/* Whether elements of so many bytes can be read where an array has them. */
+static int is_aligned(const Py_buffer *view, size_t element) { return (uintptr_t)view->buf % element == 0; }
 
 /* Slots */
 
@@ -41,9 +43,9 @@ static int get_levels(PyObject *levels, target *held) {
     held->out.levels = NULL;
     if (levels == Py_None) return 1;
     if (PyObject_GetBuffer(levels, &held->levels, PyBUF_SIMPLE)) return 0;
-    if (held->levels.len != 6 * (Py_ssize_t)sizeof(float)) {
+    if (held->levels.len != 6 * (Py_ssize_t)sizeof(float) || !is_aligned(&held->levels, sizeof(float))) {
         PyBuffer_Release(&held->levels);
-        PyErr_SetString(PyExc_TypeError, "levels are six floats");
+        PyErr_SetString(PyExc_TypeError, "levels are six floats, aligned");
         return 0;
     }
     held->has_levels = 1;
@@ -65,11 +67,13 @@ static int get_target(PyObject *array, PyObject *levels, int dimensions, target 
     int sound = view->ndim == dimensions && view->itemsize == element && view->format &&
                 !strcmp(view->format, format) && view->shape[at + 2] == 3 &&
                 view->strides[at + 2] == element && view->shape[at] > 0 && view->shape[at + 1] > 0 &&
-                view->shape[at] <= MAX_SIDE && view->shape[at + 1] <= MAX_SIDE;
+                view->shape[at] <= MAX_SIDE && view->shape[at + 1] <= MAX_SIDE &&
+                is_aligned(view, (size_t)element);
+    for (int axis = 0; sound && axis < dimensions; axis++) sound = view->strides[axis] % element == 0;
     if (!sound) {
         target_release(held);
         PyErr_SetString(PyExc_TypeError,
-                        "a slot is (height, width, 3) of uint8, or of float32 where levels are given");
+                        "a slot is (height, width, 3) of uint8, or of aligned float32 where levels are given");
         return 0;
     }
     held->out.bytes = view->buf;
@@ -210,6 +214,13 @@ static PyObject *record_at(PyObject *self, PyObject *arguments) {
     return render(&from, &asked);
 }
 
+/* What was made in the workspace's buffer, which is then returned; it is NULL where there was none. */
+static PyObject *bytes_made(workspace *mine, status result, size_t made, const reason *why) {
+    PyObject *outcome = result ? finished(result, why) : PyBytes_FromStringAndSize(mine->packed.bytes, (Py_ssize_t)made);
+    if (mine) workspace_return(mine);
+    return outcome;
+}
+
 static PyObject *pack_(PyObject *self, PyObject *arguments) {
     (void)self;
     Py_buffer data;
@@ -225,21 +236,14 @@ static PyObject *pack_(PyObject *self, PyObject *arguments) {
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&data);
-    PyObject *outcome;
-    if (result)
-        outcome = finished(result, &why);
-    else
-        outcome = PyBytes_FromStringAndSize(mine->packed.bytes, (Py_ssize_t)made);
-    if (mine) workspace_return(mine);
-    return outcome;
+    return bytes_made(mine, result, made, &why);
 }
 
 static PyObject *record_jpeg(PyObject *self, PyObject *arguments) {
     (void)self;
     Py_buffer data;
     reason why = {""};
-    uint8_t *made = NULL;
-    unsigned long size = 0;
+    size_t made = 0;
     status result = STATUS_NO_MEMORY;
     if (!PyArg_ParseTuple(arguments, "y*", &data)) return NULL;
     workspace *mine = workspace_take();
@@ -247,14 +251,11 @@ static PyObject *record_jpeg(PyObject *self, PyObject *arguments) {
         Py_BEGIN_ALLOW_THREADS
         record from;
         result = record_open(&from, data.buf, (size_t)data.len, &why);
-        if (!result) result = record_to_jpeg(mine, &from, 1, &made, &size, &why);
-        workspace_return(mine);
+        if (!result) result = record_to_jpeg(mine, &from, &mine->packed, &made, &why);
         Py_END_ALLOW_THREADS
     }
     PyBuffer_Release(&data);
-    PyObject *outcome = result ? finished(result, &why) : PyBytes_FromStringAndSize((char *)made, (Py_ssize_t)size);
-    if (!result) free(made);
-    return outcome;
+    return bytes_made(mine, result, made, &why);
 }
 
 static int get_picture(PyObject *array, Py_buffer *view, picture *seen) {
@@ -327,7 +328,9 @@ static int cut_sound(const cut_buffers *all, const target *held, cuts *wanted) {
     Py_ssize_t count = held->pixels.shape[0], column = count * (Py_ssize_t)sizeof(int64_t);
     if (images->ndim != 4 || images->itemsize != 1 || images->shape[3] != 3 ||
         images->shape[1] > MAX_SIDE || images->shape[2] > MAX_SIDE || all->samples.len != column ||
-        all->left.len != column || all->top.len != column || all->mirrored.len != count)
+        all->left.len != column || all->top.len != column || all->mirrored.len != count ||
+        !is_aligned(&all->samples, sizeof(int64_t)) || !is_aligned(&all->left, sizeof(int64_t)) ||
+        !is_aligned(&all->top, sizeof(int64_t)))
         return 0;
     *wanted = (cuts){images->buf, images->shape[0], (int)images->shape[2], (int)images->shape[1],
                      all->samples.buf, all->left.buf, all->top.buf, all->mirrored.buf, count};
@@ -360,7 +363,7 @@ static PyObject *cut(PyObject *self, PyObject *arguments) {
             Py_END_ALLOW_THREADS
             outcome = finished(result, NULL);
         } else {
-            PyErr_SetString(PyExc_TypeError, "a cut lies outside the array, or columns differ in length");
+            PyErr_SetString(PyExc_TypeError, "a cut lies outside the array, or columns differ in length or are not aligned");
         }
         target_release(&held);
     }
@@ -375,7 +378,8 @@ static PyObject *floats(PyObject *self, PyObject *arguments) {
     Py_buffer shown, levels, out;
     if (!PyArg_ParseTuple(arguments, "y*y*w*", &shown, &levels, &out)) return NULL;
     int sound = shown.len % 3 == 0 && levels.len == 6 * (Py_ssize_t)sizeof(float) &&
-                out.len == shown.len * (Py_ssize_t)sizeof(float);
+                out.len == shown.len * (Py_ssize_t)sizeof(float) && is_aligned(&levels, sizeof(float)) &&
+                is_aligned(&out, sizeof(float));
     if (sound) {
         Py_BEGIN_ALLOW_THREADS
         put_floats(shown.buf, levels.buf, (size_t)shown.len, out.buf);
@@ -385,7 +389,7 @@ static PyObject *floats(PyObject *self, PyObject *arguments) {
     PyBuffer_Release(&levels);
     PyBuffer_Release(&out);
     if (!sound) {
-        PyErr_SetString(PyExc_TypeError, "there must be a float for each level of whole pixels");
+        PyErr_SetString(PyExc_TypeError, "there must be an aligned float for each level of whole pixels");
         return NULL;
     }
     Py_RETURN_NONE;
@@ -398,7 +402,8 @@ static PyObject *uniforms(PyObject *self, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "IIIy*w*", &key[0], &key[1], &epoch, &samples, &out)) return NULL;
     size_t count = (size_t)samples.len / sizeof(int64_t);
     size_t numbers = (size_t)out.len / sizeof(double);
-    int sound = count ? numbers % count == 0 : numbers == 0;
+    int sound = (count ? numbers % count == 0 : numbers == 0) && is_aligned(&samples, sizeof(int64_t)) &&
+                is_aligned(&out, sizeof(double));
     if (sound && count) {
         uint32_t words[2] = {key[0], key[1]};
         Py_BEGIN_ALLOW_THREADS
@@ -408,13 +413,14 @@ static PyObject *uniforms(PyObject *self, PyObject *arguments) {
     PyBuffer_Release(&samples);
     PyBuffer_Release(&out);
     if (!sound) {
-        PyErr_SetString(PyExc_TypeError, "there must be as many numbers for each sample");
+        PyErr_SetString(PyExc_TypeError, "there must be as many aligned numbers for each sample");
         return NULL;
     }
     Py_RETURN_NONE;
 }
 
-/* A place outside would walk for ever, or lead to one that is taken. */
+/* A place outside would walk for ever, or lead to one that is taken; among far fewer places than the bits
+ * have room for, a walk would be too long. */
 static int all_below(const uint64_t *places, size_t count, unsigned long long below) {
     for (size_t at = 0; at < count; at++)
         if (places[at] >= below) return 0;
@@ -429,7 +435,8 @@ static PyObject *permute(PyObject *self, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "w*y*IK", &places, &keys, &bits, &below)) return NULL;
     size_t count = (size_t)places.len / sizeof(uint64_t);
     int sound = keys.len == FEISTEL_ROUNDS * (Py_ssize_t)sizeof(uint64_t) && bits >= 2 && bits < 64 &&
-                below <= 1ull << bits && all_below(places.buf, count, below);
+                below <= 1ull << bits && below >= 1ull << (bits - 2) && is_aligned(&places, sizeof(uint64_t)) &&
+                is_aligned(&keys, sizeof(uint64_t)) && all_below(places.buf, count, below);
     if (sound) {
         Py_BEGIN_ALLOW_THREADS
         feistel_permute(places.buf, count, keys.buf, bits, below);
@@ -438,7 +445,7 @@ static PyObject *permute(PyObject *self, PyObject *arguments) {
     PyBuffer_Release(&places);
     PyBuffer_Release(&keys);
     if (!sound) {
-        PyErr_SetString(PyExc_TypeError, "a place lies outside, or the keys are not ten");
+        PyErr_SetString(PyExc_TypeError, "a place lies outside, the keys are not ten, or the bits do not suit");
         return NULL;
     }
     Py_RETURN_NONE;

@@ -164,9 +164,8 @@ void record_decoder_free(record_decoder *decoder);
 status record_pack(workspace *mine, const uint8_t *data, size_t size, int keep_head, buffer *to,
                    size_t *made, reason *why);
 
-/* A JPEG with the coefficients of a record, in memory that `free` takes; one to be kept is smaller, and
- * says what its original said beside the picture. */
-status record_to_jpeg(workspace *mine, const record *from, int to_keep, uint8_t **data,
-                      unsigned long *size, reason *why);
+/* A JPEG with the coefficients of a record, and with what its original said beside the picture. `to` is none
+ * of the workspace's buffers but `packed`. */
+status record_to_jpeg(workspace *mine, const record *from, buffer *to, size_t *made, reason *why);
 
 #endif

@@ -4,14 +4,20 @@
 
 #include "workspace.h"
 
+#include <jerror.h>
+
+/* What libjpeg writes goes into a buffer of ours. libjpeg's own memory destination tells its caller where the
+ * bytes lie only when all went well: after an error nobody knows what is to be freed. */
 typedef struct {
     struct jpeg_compress_struct codec;
     struct jpeg_error_mgr errors;
+    struct jpeg_destination_mgr destination;
     jmp_buf escape;
     reason *why;
-    uint8_t *data;
-    unsigned long size;
+    buffer *to;
 } jpeg_encoder;
+
+enum { FIRST_ROOM = 1 << 16 };
 
 static _Noreturn void on_error(j_common_ptr common) {
     jpeg_encoder *encoder = common->client_data;
@@ -22,6 +28,25 @@ static _Noreturn void on_error(j_common_ptr common) {
 }
 
 static void on_text(j_common_ptr common) { (void)common; }
+
+/* What lies behind the bytes that were written is free. */
+static void reserve_behind(j_compress_ptr common, size_t written, size_t room) {
+    jpeg_encoder *encoder = common->client_data;
+    buffer *to = encoder->to;
+    if (buffer_grow(to, written + room)) ERREXIT1(common, JERR_OUT_OF_MEMORY, 0);
+    encoder->destination.next_output_byte = (uint8_t *)to->bytes + written;
+    encoder->destination.free_in_buffer = to->size - written;
+}
+
+static void begin_output(j_compress_ptr codec) { reserve_behind(codec, 0, FIRST_ROOM); }
+
+static boolean grow_output(j_compress_ptr codec) {
+    const jpeg_encoder *encoder = codec->client_data;
+    reserve_behind(codec, encoder->to->size, 1); /* all of it is full; buffers grow by half */
+    return TRUE;
+}
+
+static void end_output(j_compress_ptr codec) { (void)codec; }
 
 static void describe(struct jpeg_compress_struct *codec, const record *from) {
     static const J_COLOR_SPACE spaces[] = {JCS_GRAYSCALE, JCS_YCbCr, JCS_RGB};
@@ -106,39 +131,41 @@ static void copy_markers(struct jpeg_compress_struct *codec, const record *from)
     }
 }
 
-static status encode(workspace *mine, jpeg_encoder *encoder, const record *from, int to_keep) {
+static status encode(workspace *mine, jpeg_encoder *encoder, const record *from) {
     struct jpeg_compress_struct *codec = &encoder->codec;
     jvirt_barray_ptr arrays[COMPONENTS];
-    jpeg_mem_dest(codec, &encoder->data, &encoder->size);
     describe(codec, from);
-    codec->optimize_coding = to_keep ? TRUE : FALSE;
+    codec->optimize_coding = TRUE;
     request_arrays(codec, from, arrays);
     jpeg_write_coefficients(codec, arrays);
-    if (to_keep) copy_markers(codec, from);
+    copy_markers(codec, from);
     status filled = fill_arrays(mine, codec, from, arrays, encoder->why);
     if (!filled) jpeg_finish_compress(codec);
     return filled;
 }
 
-status record_to_jpeg(workspace *mine, const record *from, int to_keep, uint8_t **data,
-                      unsigned long *size, reason *why) {
+status record_to_jpeg(workspace *mine, const record *from, buffer *to, size_t *made, reason *why) {
     jpeg_encoder *encoder = calloc(1, sizeof *encoder);
     if (!encoder) return STATUS_NO_MEMORY;
     encoder->codec.err = jpeg_std_error(&encoder->errors);
     encoder->errors.error_exit = on_error;
     encoder->errors.output_message = on_text;
+    encoder->destination.init_destination = begin_output;
+    encoder->destination.empty_output_buffer = grow_output;
+    encoder->destination.term_destination = end_output;
     encoder->codec.client_data = encoder;
     encoder->why = why;
-    status made = STATUS_BAD;
-    if (!setjmp(encoder->escape)) {
+    encoder->to = to;
+    status written;
+    if (setjmp(encoder->escape)) {
+        written = encoder->errors.msg_code == JERR_OUT_OF_MEMORY ? STATUS_NO_MEMORY : STATUS_BAD;
+    } else {
         jpeg_create_compress(&encoder->codec);
-        made = encode(mine, encoder, from, to_keep);
+        encoder->codec.dest = &encoder->destination;
+        written = encode(mine, encoder, from);
     }
+    *made = written ? 0 : to->size - encoder->destination.free_in_buffer;
     jpeg_destroy_compress(&encoder->codec);
-    if (made)
-        free(encoder->data);
-    else
-        *data = encoder->data, *size = encoder->size;
     free(encoder);
-    return made;
+    return written;
 }

@@ -38,7 +38,7 @@ static status read_part(const record_part *part, uint8_t *memory, size_t from, s
 
 status record_read_index(const record_part *part, buffer *memory, record *made, reason *why) {
     size_t first = part->size < FIRST_BYTES ? part->size : FIRST_BYTES;
-    if (buffer_reserve(memory, part->size + ROW_SLACK)) return STATUS_NO_MEMORY;
+    if (part->size > SIZE_MAX - ROW_SLACK || buffer_reserve(memory, part->size + ROW_SLACK)) return STATUS_NO_MEMORY;
     status got = read_part(part, memory->bytes, 0, first, why);
     if (got) return got;
     size_t index = record_index_bytes(memory->bytes, part->size);

@@ -88,3 +88,13 @@ def picture(width: int, height: int, components: int = 3) -> npt.NDArray[np.uint
         for c in range(components)
     ]
     return np.stack(channels, axis=-1).clip(0, 255).astype(np.uint8)
+
+
+def with_head(jpeg: bytes, size: int) -> bytes:
+    """A JPEG that says much beside its picture: comments of so many bytes stand before it."""
+    told, left = b"", size
+    while left > 4:
+        length = min(left, 65537)
+        told += b"\xff\xfe" + (length - 2).to_bytes(2, "big") + b"c" * (length - 4)
+        left -= length
+    return jpeg[:2] + told + jpeg[2:]

@@ -1,5 +1,5 @@
-/* Prints a digest of what the kernel makes, to be compared between processors. Reads the entries of
- * sanitized.c, JPEGs only where it is built with a decoder (JPEG defined), and makes up the rest. */
+/* Prints a digest of what the kernel makes, to be compared between processors. Reads entries of a 32-bit length
+ * and that many bytes, records and, where it is built with a decoder (JPEG defined), JPEGs; makes up the rest. */
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from ddlp.core.dataset.layout import SampleRow
+from ddlp.core.errors import BadSample
 from ddlp.core.image import Kind, backend, probe
 from ddlp.core.records import PackOptions
 from ddlp.core.records.smaller import encode_anew
@@ -121,5 +122,5 @@ def test_a_record_is_made_smaller_as_its_jpeg_is() -> None:
     row = row_of(data)._replace(kind=Kind.RECORD)
     options = PackOptions(max_side=50)
     assert encode_anew(record, row, options) == encode_anew(data, row_of(data), options)
-    spoilt = b"\0" * 100
-    assert encode_anew(spoilt, row, options) == (spoilt, row)
+    with pytest.raises(BadSample):
+        encode_anew(b"\0" * 100, row, options)
