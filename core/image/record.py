@@ -3,14 +3,15 @@
 A record holds the quantised DCT coefficients of a JPEG, unchanged, in a form that can be read from
 the middle: the picture is cut into tiles of a few MCUs, whose sizes are listed ahead of them. The
 layout, and which records are refused, is written down in `docs/records.md`; `parse` follows that
-text part by part and looks at everything. The kernel reads only the tiles that a view needs, and
-refuses what it has read by the same rules.
+text part by part. The kernel reads the tiles that a view needs, and refuses what it has read by the
+same rules.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import IntEnum
+from itertools import product
 from typing import cast
 
 import numpy as np
@@ -32,7 +33,11 @@ SLACK = 16
 MAX_SIDE = 0xFFFF
 MAX_TABLES = 3
 MAX_TILE_MCUS = 16
+MAX_QUANTUM = 32767
 DC_BITS = 12
+DC_RANGE = range(-1024, 1024)
+MAX_VALUE = 1023
+"""What a coefficient of an 8-bit JPEG can be, other than a DC; the least is its negative."""
 
 PLACES: Ints = np.array(
     [[((g >> 1) * 2 + (j >> 2)) * 8 + (g & 1) * 4 + (j & 3) for j in range(8)] for g in range(8)]
@@ -120,6 +125,19 @@ class Layout:
         return [self.mcus(column) * across * down for across, down in self.factors]
 
 
+@dataclass(frozen=True)
+class Tiles:
+    """Which tiles of a picture are read: these columns of these rows."""
+
+    rows: range
+    columns: range
+
+
+def all_tiles(layout: Layout) -> Tiles:
+    """Every tile of a picture."""
+    return Tiles(range(layout.rows), range(layout.columns))
+
+
 @dataclass(frozen=True, eq=False)
 class Record:
     """A picture as its quantised coefficients."""
@@ -148,10 +166,14 @@ class Record:
         return Layout(self.width, self.height, self.colour, self.sampling, tile_mcus)
 
 
-def parse(data: bytes | memoryview) -> Record:
-    """A record that is whole, or BadSample with what is wrong about it."""
+def parse(data: bytes | memoryview, wanted: Callable[[Layout], Tiles] = all_tiles) -> Record:
+    """A record that is whole, or BadSample with what is wrong about it.
+
+    Only the tiles that are wanted are read; in all others, every coefficient is zero.
+    """
     record = np.frombuffer(data, np.uint8)
     layout, uses, tables, head_bytes = _read_fixed(record)
+    tiles = wanted(layout)
     at = FIXED.size + 128 * tables
     listed = at + layout.rows * (4 + 2 * layout.columns)
     _require(
@@ -167,16 +189,21 @@ def parse(data: bytes | memoryview) -> Record:
         head + head_bytes + SLACK == len(record),
         f"it has {len(record)} bytes, but its parts add up to {head + head_bytes + SLACK}",
     )
+    numbers = record[FIXED.size : at].view("<u2").reshape(tables, 64).astype(np.uint16)
+    _require(
+        bool(numbers.all()) and int(numbers.max()) <= MAX_QUANTUM,
+        f"a number of its tables is not one of 1 to {MAX_QUANTUM}",
+    )
     _check_lists(layout, ends, sizes)
     return Record(
         layout.width,
         layout.height,
         layout.colour,
         layout.sampling,
-        record[FIXED.size : at].view("<u2").reshape(tables, 64).astype(np.uint16),
+        numbers,
         uses,
         record[head : head + head_bytes].tobytes(),
-        _read_tiles(layout, sizes, record[listed:head]),
+        _read_tiles(layout, tiles, sizes, record[listed:head]),
     )
 
 
@@ -241,15 +268,16 @@ def _require_of_rows(holds: npt.NDArray[np.bool_], otherwise: str) -> None:
         raise BadSample(otherwise.format(wrong[0]))
 
 
-def _read_tiles(layout: Layout, sizes: Ints, tiles: Bytes) -> tuple[Coefficients, ...]:
+def _read_tiles(
+    layout: Layout, wanted: Tiles, sizes: Ints, tiles: Bytes
+) -> tuple[Coefficients, ...]:
     """The coefficients of each component."""
     shapes = [(layout.rows * v, layout.mcu_columns * h, 64) for h, v in layout.factors]
     components = tuple(np.zeros(shape, dtype=np.int16) for shape in shapes)
-    at = 0
-    for row, column in np.ndindex(*sizes.shape):
-        size, counts = int(sizes[row, column]), layout.blocks(column)
-        blocks = read_tile(tiles[at : at + size], counts)
-        at += size
+    ends = np.cumsum(sizes).reshape(sizes.shape)
+    for row, column in product(wanted.rows, wanted.columns):
+        end, counts = int(ends[row, column]), layout.blocks(column)
+        blocks = read_tile(tiles[end - int(sizes[row, column]) : end], counts)
         parts = np.split(blocks, np.cumsum(counts)[:-1])
         mcu, mcus = column * layout.tile_mcus, layout.mcus(column)
         for component, part, (across, down) in zip(components, parts, layout.factors, strict=True):
@@ -297,6 +325,7 @@ def read_tile(tile: Bytes, counts: list[int]) -> Coefficients:
     low, high = parts.take(2).tolist()
     patches = _flags(parts.take(sum(counts)))
     masks = _flags(parts.take(int(patches.sum())))
+    _require(bool(masks.any(axis=1).all()), "a tile names a patch that holds nothing")
     nibbles = parts.take((len(masks) + 1) // 2)
     ways = np.stack([nibbles & 15, nibbles >> 4], axis=1).reshape(-1)
     dc = _read_dc(parts, counts, (low & 15, low >> 4, high & 15))
@@ -304,6 +333,10 @@ def read_tile(tile: Bytes, counts: list[int]) -> Coefficients:
     named, place = np.nonzero(masks)
     folded = parts.numbers(WIDTHS[patch[named], ways[named], place]) + 1
     parts.finish()
+    _require(
+        not folded.size or int(folded.max()) <= 2 * MAX_VALUE,
+        f"a tile has a coefficient beyond ±{MAX_VALUE}",
+    )
     blocks = np.zeros((len(patches), 64), dtype=np.int64)
     blocks[block[named], PLACES[patch[named], place]] = _unfold(folded)
     blocks[:, 0] |= dc
@@ -319,7 +352,12 @@ def _read_dc(parts: _Parts, counts: list[int], widths: Iterable[int]) -> Ints:
         first = of_component[0]
         of_component[1:] = _unfold(of_component[1:])
         of_component[0] = first - (first >> (DC_BITS - 1) << DC_BITS)
-    return np.concatenate([np.cumsum(of_component) for of_component in numbers])
+    dcs = np.concatenate([np.cumsum(of_component) for of_component in numbers])
+    _require(
+        int(dcs.min()) in DC_RANGE and int(dcs.max()) in DC_RANGE,
+        f"a tile has a DC outside {DC_RANGE[0]} to {DC_RANGE[-1]}",
+    )
+    return dcs
 
 
 def _unfold(folded: Ints) -> Ints:

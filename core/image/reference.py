@@ -23,8 +23,9 @@ from ddlp.core.image.backend import (
 from ddlp.core.image.equivalent import jpeg_of
 from ddlp.core.image.head import ImageHead, Kind, check_size
 from ddlp.core.image.jpeg import TRUNCATED, walk
-from ddlp.core.image.record import parse
+from ddlp.core.image.record import Layout, Tiles, parse
 from ddlp.core.image.resize import Pixels, Span, resize
+from ddlp.core.image.seen import tiles_seen
 from ddlp.core.randomness import uniforms
 
 _STRETCH = 1 << 16
@@ -82,7 +83,8 @@ class Reference:
         levels: Levels | None,
     ) -> None:
         """Make it a JPEG again, and decode that."""
-        self.render_jpeg(_bare_jpeg(data), size, across, down, slot, levels)
+        jpeg = _jpeg_seen(data, size, across, down, 1)
+        self.render_jpeg(jpeg, size, across, down, slot, levels)
 
     def render_reduced_record(
         self,
@@ -94,7 +96,10 @@ class Reference:
         levels: Levels | None,
     ) -> None:
         """Make it a JPEG again, and decode that at the reduced size."""
-        self.render_reduced_jpeg(_bare_jpeg(data), size, across, down, slot, levels)
+        reduction = reduction_for(across, down)
+        smaller = reduced(across, reduction, size[0]), reduced(down, reduction, size[1])
+        jpeg = _jpeg_seen(data, size, *smaller, reduction)
+        self.render_reduced_jpeg(jpeg, size, across, down, slot, levels)
 
     def read_so_far(self) -> tuple[float, int]:
         """Not told apart here: to unpack a record takes far longer than to read it."""
@@ -108,7 +113,7 @@ class Reference:
 
     def record_jpeg(self, data: Encoded) -> bytes:
         """Part by part, as docs/records.md says."""
-        return jpeg_of(parse(bytes(data)))
+        return jpeg_of(parse(_whole(data)))
 
     def _check(self, data: bytes, size: Size) -> None:
         head = self.walk(data)
@@ -152,9 +157,21 @@ class Reference:
         return permuted(places, keys, count)
 
 
-def _bare_jpeg(data: Encoded) -> bytes:
-    """Without the head that may be kept: nothing in it must change the pixels."""
-    return jpeg_of(replace(parse(bytes(data)), head=b""))
+def _jpeg_seen(data: Encoded, size: Size, across: Span, down: Span, reduction: int) -> bytes:
+    """The tiles that a view needs, without the head that may be kept: it must change no pixels."""
+
+    def seen(layout: Layout) -> Tiles:
+        check_size((layout.width, layout.height), size)
+        return tiles_seen(layout, across, down, reduction)
+
+    return jpeg_of(replace(parse(_whole(data), seen), head=b""))
+
+
+def _whole(data: Encoded) -> bytes:
+    try:
+        return bytes(data)
+    except ValueError as error:
+        raise BadSample(str(error)) from None
 
 
 def put(slot: Slot, shown: Pixels, levels: Levels | None) -> None:

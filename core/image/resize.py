@@ -31,6 +31,16 @@ class Span:
     size: int
 
 
+def reach(span: Span) -> tuple[Ints, Ints]:
+    """For each output place the first source place that is read, and the one after the last."""
+    scale = span.extent / span.size
+    support = max(scale, 1.0)
+    centre = span.start + (np.arange(span.size) + 0.5) * scale
+    first = np.floor(centre - support + 0.5).astype(np.int64).clip(span.low, span.high - 1)
+    stop = np.floor(centre + support + 0.5).astype(np.int64).clip(first + 1, span.high)
+    return first, stop
+
+
 def filter_weights(span: Span) -> tuple[Ints, Ints]:
     """For each output place the first source place, and the weights from there on, adding to 2¹⁴.
 
@@ -40,8 +50,7 @@ def filter_weights(span: Span) -> tuple[Ints, Ints]:
     scale = span.extent / span.size
     support = max(scale, 1.0)
     centre = span.start + (np.arange(span.size) + 0.5) * scale
-    first = np.floor(centre - support + 0.5).astype(np.int64).clip(span.low, span.high - 1)
-    stop = np.floor(centre + support + 0.5).astype(np.int64).clip(first + 1, span.high)
+    first, stop = reach(span)
     taps = np.arange(int((stop - first).max()))
     distance = np.abs((first[:, None] + taps) + 0.5 - centre[:, None])
     weights = np.maximum(1.0 - distance * (1.0 / support), 0.0)

@@ -9,7 +9,7 @@
 
 #include "workspace.h"
 
-enum { MAX_SIDE = 1 << 20 };
+enum { MAX_SIDE = 1 << 20, FEW_BITS = 8 };
 
 /* Spans */
 
@@ -73,7 +73,7 @@ static int get_target(PyObject *array, PyObject *levels, int dimensions, target 
     if (!sound) {
         target_release(held);
         PyErr_SetString(PyExc_TypeError,
-                        "a slot is (height, width, 3) of uint8, or of aligned float32 where levels are given");
+                        "a slot is (height, width, 3) of uint8, or of float32 where levels are given, aligned");
         return 0;
     }
     held->out.bytes = view->buf;
@@ -389,7 +389,7 @@ static PyObject *floats(PyObject *self, PyObject *arguments) {
     PyBuffer_Release(&levels);
     PyBuffer_Release(&out);
     if (!sound) {
-        PyErr_SetString(PyExc_TypeError, "there must be an aligned float for each level of whole pixels");
+        PyErr_SetString(PyExc_TypeError, "there must be a float for each level of whole pixels, aligned");
         return NULL;
     }
     Py_RETURN_NONE;
@@ -413,7 +413,7 @@ static PyObject *uniforms(PyObject *self, PyObject *arguments) {
     PyBuffer_Release(&samples);
     PyBuffer_Release(&out);
     if (!sound) {
-        PyErr_SetString(PyExc_TypeError, "there must be as many aligned numbers for each sample");
+        PyErr_SetString(PyExc_TypeError, "there must be as many numbers for each sample, aligned");
         return NULL;
     }
     Py_RETURN_NONE;
@@ -435,7 +435,7 @@ static PyObject *permute(PyObject *self, PyObject *arguments) {
     if (!PyArg_ParseTuple(arguments, "w*y*IK", &places, &keys, &bits, &below)) return NULL;
     size_t count = (size_t)places.len / sizeof(uint64_t);
     int sound = keys.len == FEISTEL_ROUNDS * (Py_ssize_t)sizeof(uint64_t) && bits >= 2 && bits < 64 &&
-                below <= 1ull << bits && below >= 1ull << (bits - 2) && is_aligned(&places, sizeof(uint64_t)) &&
+                below <= 1ull << bits && (bits <= FEW_BITS || below > 1ull << (bits - 1)) && is_aligned(&places, sizeof(uint64_t)) &&
                 is_aligned(&keys, sizeof(uint64_t)) && all_below(places.buf, count, below);
     if (sound) {
         Py_BEGIN_ALLOW_THREADS

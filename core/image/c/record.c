@@ -38,6 +38,16 @@ static void read_fixed(record *made, const uint8_t *fixed) {
     made->tiles = rounded_up(made->mcus, made->tile_mcus);
 }
 
+/* A JPEG that is made again could not have others. */
+static int has_plain_tables(const uint8_t *fixed) {
+    int plain = 1;
+    for (int place = 0; place < fixed[16] * BLOCK; place++) {
+        int number = u16_at(fixed + RECORD_FIXED + 2 * place);
+        plain &= number >= 1 && number <= MOST_QUANTUM;
+    }
+    return plain;
+}
+
 static void read_tables(record *made) {
     for (int component = 0; component < made->components; component++) {
         const uint8_t *table = made->bytes + RECORD_FIXED + made->bytes[5 + component] * 2 * BLOCK;
@@ -51,6 +61,32 @@ size_t record_index_bytes(const uint8_t *fixed, size_t size) {
     if (size < RECORD_FIXED || !is_sound(fixed)) return 0;
     read_fixed(&made, fixed);
     return RECORD_FIXED + (size_t)fixed[16] * 2 * BLOCK + (size_t)made.mcu_rows * (4 + 2 * (size_t)made.tiles);
+}
+
+static size_t tile_size(const record *of, int row, int number) {
+    return u16_at(of->tile_sizes + 2 * ((size_t)row * (size_t)of->tiles + (size_t)number));
+}
+
+static int mcus_of(const record *of, int number) {
+    int left = of->mcus - number * of->tile_mcus;
+    return left < of->tile_mcus ? left : of->tile_mcus;
+}
+
+static status check_lists(const record *of, reason *why) {
+    int blocks = of->across * of->down + of->components - 1; /* of an MCU */
+    for (int row = 0; row < of->mcu_rows; row++) {
+        size_t from, to, sum = 0;
+        record_stretch(of, row, row, &from, &to);
+        if (from > to) return bad(why, "the tiles of row %d end before they begin", row);
+        for (int number = 0; number < of->tiles; number++) {
+            size_t size = tile_size(of, row, number);
+            if (size < TILE_HEAD + (size_t)(mcus_of(of, number) * blocks))
+                return bad(why, "a tile of row %d has fewer bytes than blocks", row);
+            sum += size;
+        }
+        if (from + sum != to) return bad(why, "the tiles of row %d do not add up to the row", row);
+    }
+    return STATUS_OK;
 }
 
 status record_open(record *made, const uint8_t *bytes, size_t size, reason *why) {
@@ -68,35 +104,28 @@ status record_open(record *made, const uint8_t *bytes, size_t size, reason *why)
     if (index + u32_at(made->row_ends + 4 * (rows - 1)) + made->head_size + RECORD_SLACK != size)
         return bad(why, "the record is not as long as it says");
     made->head = bytes + size - RECORD_SLACK - made->head_size;
+    if (!has_plain_tables(bytes)) return bad(why, "a number of its tables is not one of 1 to %d", MOST_QUANTUM);
     read_tables(made);
-    return STATUS_OK;
+    return check_lists(made, why);
 }
 
-status record_stretch(const record *of, int first, int last, size_t *from, size_t *to, reason *why) {
+void record_stretch(const record *of, int first, int last, size_t *from, size_t *to) {
     *from = first ? u32_at(of->row_ends + 4 * (size_t)(first - 1)) : 0;
     *to = u32_at(of->row_ends + 4 * (size_t)last);
-    if (*from <= *to && *to <= (size_t)(of->head - of->data)) return STATUS_OK;
-    return bad(why, "row %d of the record's tiles does not add up", last);
 }
 
-status record_row(const record *of, int row, int first, size_t *start, reason *why) {
-    const uint8_t *sizes = of->tile_sizes + 2 * (size_t)row * (size_t)of->tiles;
-    size_t begin, end, sum = 0;
-    if (record_stretch(of, row, row, &begin, &end, why)) return STATUS_BAD;
-    for (int each = 0; each < of->tiles; each++) {
-        if (each == first) *start = begin + sum;
-        sum += u16_at(sizes + 2 * each);
-    }
-    if (begin + sum == end) return STATUS_OK;
-    return bad(why, "row %d of the record's tiles does not add up", row);
+size_t record_row(const record *of, int row, int first) {
+    size_t start, end;
+    record_stretch(of, row, row, &start, &end);
+    for (int number = 0; number < first; number++) start += tile_size(of, row, number);
+    return start;
 }
 
 void record_tile(const record *of, int row, int number, size_t start, tile *made) {
     made->bytes = of->data + start;
-    made->size = u16_at(of->tile_sizes + 2 * ((size_t)row * (size_t)of->tiles + (size_t)number));
+    made->size = tile_size(of, row, number);
     made->room = (size_t)(of->bytes + of->size - made->bytes);
-    made->mcus = of->mcus - number * of->tile_mcus;
-    if (made->mcus > of->tile_mcus) made->mcus = of->tile_mcus;
+    made->mcus = mcus_of(of, number);
     made->components = of->components;
     made->blocks = 0;
     for (int component = 0; component < of->components; component++) {

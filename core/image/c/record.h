@@ -13,9 +13,11 @@
 enum {
     RECORD_FORMAT = 1,
     RECORD_FIXED = 24,  /* bytes before the tables */
+    TILE_HEAD = 2,      /* bytes of a tile before its blocks' patches */
     RECORD_SLACK = 16,  /* zeros at its end: loads of 8 bytes may reach beyond the last tile */
     COMPONENTS = 3,
     BLOCK = 64,         /* coefficients */
+    MOST_QUANTUM = 32767,
     PATCHES = 8,        /* of a block, 8 coefficients each: 2 rows of 4 */
     MOST_MCUS = 16,     /* in a tile */
     MOST_BLOCKS = MOST_MCUS * 6,
@@ -38,13 +40,15 @@ typedef struct {
     size_t head_size;
 } record;
 
+/* Checks the fixed part, the tables and the lists: rows follow each other, the tiles of each add up to it, and none has
+ * fewer bytes than its blocks need. */
 status record_open(record *made, const uint8_t *bytes, size_t size, reason *why);
 
 /* How many of a record's bytes come before its first tile, from its fixed part; 0 where it is none. */
 size_t record_index_bytes(const uint8_t *fixed, size_t size);
 
 /* Where the tiles of some MCU rows lie, the last one included, counted from the first of all. */
-status record_stretch(const record *of, int first, int last, size_t *from, size_t *to, reason *why);
+void record_stretch(const record *of, int first, int last, size_t *from, size_t *to);
 
 /* Brings into memory what comes before the tiles, and then some rows of tiles; the rest of the memory,
  * which is as large as the record, holds anything. */
@@ -63,9 +67,8 @@ typedef struct {
     int of_component[COMPONENTS]; /* blocks */
 } tile;
 
-/* Where a tile of a row begins, counted from the first of all; rows follow each other, and the tiles
- * of this one add up to it. */
-status record_row(const record *of, int row, int first, size_t *start, reason *why);
+/* Where a tile of a row begins, counted from the first of all. */
+size_t record_row(const record *of, int row, int first);
 void record_tile(const record *of, int row, int number, size_t start, tile *made);
 
 /* Memory for the coefficients of one tile. */

@@ -22,7 +22,6 @@ AVX2 static uint8_t *pack(tile_maker *maker, uint8_t *to) { return pack_tile(mak
 
 AVX2 static int unpack(const tile *from, unpacked *to) {
     tile_parts parts;
-    if (!has_patches(from)) return 0;
     memset(to->blocks, 0, (size_t)from->blocks * BLOCK * sizeof(int16_t));
     return open_tile(from, list_patches(from, to), to, &parts) && take_values(&parts, to);
 }
@@ -98,12 +97,18 @@ PDEP ALWAYS __m128i unfolded_codes(__m128i codes) {
     return _mm_xor_si128(_mm_srli_epi16(codes, 1), sign);
 }
 
-PDEP ALWAYS void spread_patch(const tile_parts *parts, unpacked *to, int patch, unsigned way, size_t *at) {
+/* `largest` is of the codes that may be out of range. */
+PDEP ALWAYS void spread_patch(const tile_parts *parts, unpacked *to, int patch, unsigned way, size_t *at,
+                              __m128i *largest) {
     int16_t *block = to->blocks + to->places[patch];
     const unsigned mask = parts->masks[patch], entry = (unsigned)to->patches[patch] * WAYS + way;
-    const __m128i codes = __builtin_expect(value_bytes[entry] != 0, 1)
-                              ? narrow_codes(parts->values, at, bytes_of(mask), value_bytes[entry])
-                              : wide_codes(parts->values, at, mask, value_words[entry]);
+    __m128i codes;
+    if (__builtin_expect(value_bytes[entry] != 0, 1)) {
+        codes = narrow_codes(parts->values, at, bytes_of(mask), value_bytes[entry]);
+    } else {
+        codes = wide_codes(parts->values, at, mask, value_words[entry]);
+        *largest = _mm_max_epi16(*largest, codes);
+    }
     const __m128i before = _mm_loadl_epi64((const __m128i *)(void *)block); /* the DC, if any */
     const __m128i made = _mm_or_si128(unfolded_codes(codes), before);
     _mm_storel_epi64((__m128i *)(void *)block, made);
@@ -114,18 +119,19 @@ PDEP ALWAYS void spread_patch(const tile_parts *parts, unpacked *to, int patch, 
 PDEP ALWAYS int spread_values(const tile_parts *parts, unpacked *to) {
     size_t at = 0;
     int patch = 0;
+    __m128i largest = _mm_setzero_si128();
     for (; patch + 2 <= parts->named; patch += 2) {
         const unsigned ways = parts->ways[patch / 2];
-        spread_patch(parts, to, patch, ways & 15, &at);
-        spread_patch(parts, to, patch + 1, ways >> 4, &at);
+        spread_patch(parts, to, patch, ways & 15, &at, &largest);
+        spread_patch(parts, to, patch + 1, ways >> 4, &at, &largest);
     }
-    if (patch < parts->named) spread_patch(parts, to, patch, way_of(parts, patch), &at);
-    return (at + 7) / 8 == parts->value_bytes;
+    if (patch < parts->named) spread_patch(parts, to, patch, way_of(parts, patch), &at, &largest);
+    const __m128i beyond = _mm_cmpgt_epi16(largest, _mm_set1_epi16(2 * MOST_VALUE));
+    return (at + 7) / 8 == parts->value_bytes && !_mm_movemask_epi8(beyond);
 }
 
 PDEP static int unpack_pdep(const tile *from, unpacked *to) {
     tile_parts parts;
-    if (!has_patches(from)) return 0;
     memset(to->blocks, 0, (size_t)from->blocks * BLOCK * sizeof(int16_t));
     if (!open_tile(from, list_patches_pdep(from, to), to, &parts)) return 0;
     const size_t most = (size_t)parts.named * PATCHES * 2 + 8; /* eight values of 15 bits, and a load */
@@ -199,8 +205,25 @@ AVX2 ALWAYS void put_columns(const __m256i columns[8], uint8_t *to, ptrdiff_t st
     }
 }
 
-AVX2 ALWAYS void idct_two(const int16_t *a, const int16_t *b, unsigned patches, const int16_t *table,
+/* All bits of a half whose block has nothing below its first row. */
+AVX2 ALWAYS __m256i without_rows(const int16_t *a, const int16_t *b, const uint8_t of[2]) {
+    const __m128i second_a = _mm_load_si128((const __m128i *)(const void *)(a + 8));
+    const __m128i second_b = _mm_load_si128((const __m128i *)(const void *)(b + 8));
+    const long long one = -(long long)(!(of[0] & BELOW_PATCHES) && _mm_testz_si128(second_a, second_a));
+    const long long other = -(long long)(!(of[1] & BELOW_PATCHES) && _mm_testz_si128(second_b, second_b));
+    return _mm256_set_epi64x(other, other, one, one);
+}
+
+/* The first pass over blocks that have but one row: there libjpeg-turbo wraps instead of saturating. */
+AVX2 ALWAYS void mend_one_row(__m256i first, __m256i where, __m256i rows[8]) {
+    const __m256i shown = _mm256_slli_epi16(first, IDCT_BITS - FIRST_SHIFT);
+    for (int row = 0; row < 8; row++) rows[row] = _mm256_blendv_epi8(rows[row], shown, where);
+}
+
+AVX2 ALWAYS void idct_two(const int16_t *a, const int16_t *b, const uint8_t of[2], const int16_t *table,
                           uint8_t *to, ptrdiff_t stride) {
+    const unsigned patches = of[0] | of[1];
+    const __m256i first = dequantised(a, b, table, 0);
     __m256i rows[8];
     if (patches & LOWER_PATCHES) {
         for (int row = 0; row < 8; row++) rows[row] = dequantised(a, b, table, row);
@@ -209,6 +232,7 @@ AVX2 ALWAYS void idct_two(const int16_t *a, const int16_t *b, unsigned patches, 
         for (int row = 0; row < 4; row++) rows[row] = dequantised(a, b, table, row);
         idct_upper_pass(rows, FIRST_SHIFT);
     }
+    if (!(of[0] & BELOW_PATCHES) || !(of[1] & BELOW_PATCHES)) mend_one_row(first, without_rows(a, b, of), rows);
     transpose(rows);
     if (patches & RIGHT_PATCHES)
         idct_pass(rows, SECOND_SHIFT);
@@ -226,9 +250,9 @@ AVX2 static void idct(const int16_t *blocks, const uint8_t *patches, int count, 
                       uint8_t *to, ptrdiff_t stride) {
     for (int block = 0; block < count; block += 2, to += 16) {
         const int16_t *a = blocks + block * BLOCK, *b = block + 1 < count ? a + BLOCK : a;
-        const unsigned found = patches[block] | (b == a ? 0u : patches[block + 1]);
-        if (found)
-            idct_two(a, b, found, table, to, stride);
+        const uint8_t of[2] = {patches[block], patches[b == a ? block : block + 1]};
+        if (of[0] | of[1])
+            idct_two(a, b, of, table, to, stride);
         else
             flat_two(dc_level(a[0], table[0]), dc_level(b[0], table[0]), to, stride);
     }

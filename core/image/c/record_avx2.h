@@ -70,7 +70,7 @@ AVX2 ALWAYS __m256i dequantised(const int16_t *a, const int16_t *b, const int16_
     return _mm256_mullo_epi16(both, _mm256_broadcastsi128_si256(weights));
 }
 
-enum { LOWER_PATCHES = 0xF0, RIGHT_PATCHES = 0xAA };
+enum { LOWER_PATCHES = 0xF0, RIGHT_PATCHES = 0xAA, BELOW_PATCHES = 0xFC };
 
 /* To blocks of 2 and 4 samples a side. */
 inverse_dct idct_2_avx2, idct_4_avx2;

@@ -94,8 +94,7 @@ static status fill_arrays(workspace *mine, struct jpeg_compress_struct *codec, c
     if (buffer_reserve(memory, sizeof(unpacked))) return STATUS_NO_MEMORY;
     unpacked *blocks = memory->bytes;
     for (int row = 0; row < from->mcu_rows; row++) {
-        size_t start = 0;
-        if (record_row(from, row, 0, &start, why)) return STATUS_BAD;
+        size_t start = record_row(from, row, 0);
         for (int number = 0; number < from->tiles; number++) {
             tile next;
             record_tile(from, row, number, start, &next);

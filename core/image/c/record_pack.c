@@ -43,7 +43,7 @@ static int has_plain_tables(const struct jpeg_decompress_struct *codec) {
     for (int component = 0; component < codec->num_components; component++) {
         const JQUANT_TBL *table = codec->comp_info[component].quant_table;
         for (int place = 0; place < BLOCK; place++)
-            if (!table || !table->quantval[place] || table->quantval[place] > 32767) return 0;
+            if (!table || !table->quantval[place] || table->quantval[place] > MOST_QUANTUM) return 0;
     }
     return 1;
 }

@@ -4,9 +4,6 @@
 
 #include "record_tile.h"
 
-/* What an 8-bit JPEG's coefficients can be; others would not come back from one that is made again. */
-enum { DC_RANGE = 1024, MOST_VALUE = 1023 };
-
 /* Bits one after the other, the lowest first; the memory is large enough. Fewer than 8 are held. */
 typedef struct {
     uint8_t *at;

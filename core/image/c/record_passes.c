@@ -15,7 +15,6 @@ static uint8_t *pack(tile_maker *maker, uint8_t *to) { return pack_tile(maker, t
 
 static int unpack(const tile *from, unpacked *to) {
     tile_parts parts;
-    if (!has_patches(from)) return 0;
     memset(to->blocks, 0, (size_t)from->blocks * BLOCK * sizeof(int16_t));
     return open_tile(from, list_patches(from, to), to, &parts) && take_values(&parts, to);
 }

@@ -3,7 +3,8 @@
  * The arithmetic is that of libjpeg-turbo with vector instructions: its accurate inverse DCT
  * (Loeffler, Ligtenberg and Moschytz; 13 bits of fraction), its triangle filter for chroma, its
  * conversion with 16 bits of fraction. Products with the quantisation table and a few sums wrap at 16
- * bits, what lies between the passes saturates: so every variant does, even on nonsense.
+ * bits, what lies between the passes saturates, but wraps where a block has one row only: so every variant
+ * does, even on nonsense.
  */
 #ifndef DDLP_RECORD_PLANES_H
 #define DDLP_RECORD_PLANES_H
@@ -87,11 +88,23 @@ INLINE_PLANES uint8_t level_of(int value) {
     return value > 127 ? 255 : (uint8_t)(value + 128);
 }
 
+/* Whether the first row is all that counts of a block; one of the others may not count. There the first pass
+ * of libjpeg-turbo wraps instead of saturating. */
+INLINE_PLANES int has_one_row(const int16_t *block, int uncounted) {
+    uint64_t halves[16], found = 0; /* of the rows */
+    memcpy(halves, block, sizeof halves);
+    for (int row = 1; row < 8; row++) found |= row == uncounted ? 0 : halves[2 * row] | halves[2 * row + 1];
+    return !found;
+}
+
 INLINE_PLANES void idct_block(const int16_t *block, const int16_t *table, uint8_t *to,
                               ptrdiff_t stride) {
     int16_t work[BLOCK], turned[BLOCK];
     for (int place = 0; place < BLOCK; place++) work[place] = wrapped(block[place] * table[place]);
-    idct_rows(work, FIRST_SHIFT);
+    if (has_one_row(block, 0))
+        for (int place = BLOCK; place--;) work[place] = wrapped(work[place % 8] * 4);
+    else
+        idct_rows(work, FIRST_SHIFT);
     for (int row = 0; row < 8; row++)
         for (int column = 0; column < 8; column++) turned[8 * row + column] = work[8 * column + row];
     idct_rows(turned, SECOND_SHIFT);
@@ -100,10 +113,9 @@ INLINE_PLANES void idct_block(const int16_t *block, const int16_t *table, uint8_
             to[row * stride + column] = level_of(turned[8 * column + row]);
 }
 
-/* What the transform makes of a block that has nothing but a DC: the same level everywhere. The first
- * pass saturates, as it does for every block. */
+/* What the transform makes of a block that has nothing but a DC: the same level everywhere. */
 INLINE_PLANES uint8_t dc_level(int16_t dc, int16_t quantum) {
-    int16_t between = saturated(wrapped(dc * quantum) * 4);
+    int16_t between = wrapped(wrapped(dc * quantum) * 4);
     return level_of((between * (1 << IDCT_BITS) + (1 << (SECOND_SHIFT - 1))) >> SECOND_SHIFT);
 }
 

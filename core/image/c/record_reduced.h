@@ -40,15 +40,7 @@ INLINE_PLANES void rows_to_4(const int16_t *from, int columns, int shift, int16_
     }
 }
 
-/* Whether the first row is all that counts of a block. */
-INLINE_PLANES int has_one_row(const int16_t *block) {
-    uint64_t halves[16], found = 0; /* of the rows */
-    memcpy(halves, block, sizeof halves);
-    for (int row = 1; row < 8; row++) found |= row == 4 ? 0 : halves[2 * row] | halves[2 * row + 1];
-    return !found;
-}
-
-/* The first pass where there is but one row: this wraps instead of saturating. */
+/* The first pass where there is but one row. */
 INLINE_PLANES void one_row_to_4(const int16_t *row, int16_t *to) {
     for (int place = 0; place < 4 * 8; place++) to[place] = wrapped(row[place % 8] * 4);
 }
@@ -56,7 +48,7 @@ INLINE_PLANES void one_row_to_4(const int16_t *row, int16_t *to) {
 INLINE_PLANES void idct_block_4(const int16_t *block, const int16_t *table, uint8_t *to, ptrdiff_t stride) {
     int16_t work[BLOCK], between[BLOCK / 2], turned[BLOCK / 2];
     for (int place = 0; place < BLOCK; place++) work[place] = wrapped(block[place] * table[place]);
-    if (has_one_row(block))
+    if (has_one_row(block, 4))
         one_row_to_4(work, between);
     else
         rows_to_4(work, 8, FIRST_SHIFT + 1, between);

@@ -50,7 +50,7 @@ static void mend_edges(const record_decoder *decoder, int component, int first_r
 static void place_tile(record_decoder *decoder, const tile *from, int mcu) {
     const record *of = &decoder->of;
     const int16_t *block = decoder->coefficients->blocks;
-    const uint8_t *patches = from->bytes + 2;
+    const uint8_t *patches = from->bytes + TILE_HEAD;
     int first = mcu > decoder->first_mcu ? mcu : decoder->first_mcu, last = mcu + from->mcus;
     if (last > decoder->last_mcu) last = decoder->last_mcu;
     for (int component = 0; component < of->components; component++) {
@@ -69,8 +69,7 @@ static void place_tile(record_decoder *decoder, const tile *from, int mcu) {
 
 static status make_mcu_row(record_decoder *decoder) {
     const record *of = &decoder->of;
-    size_t start = 0;
-    if (record_row(of, decoder->made, decoder->first_tile, &start, decoder->why)) return STATUS_BAD;
+    size_t start = record_row(of, decoder->made, decoder->first_tile);
     for (int number = decoder->first_tile; number < decoder->last_tile; number++) {
         tile next;
         record_tile(of, decoder->made, number, start, &next);

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from ddlp.core.errors import BadSample
 from ddlp.core.image.record import (
     FIXED,
+    MAX_VALUE,
     PLACES,
     WIDTHS,
     Coefficients,
@@ -30,7 +31,7 @@ FORMS = [
     (Colour.RGB, (1, 1)),
     *((Colour.YCBCR, sampling) for sampling in ((1, 1), (2, 1), (1, 2), (2, 2))),
 ]
-EXTREMES = [1, -1, 2, -2, 1023, -1023, 1024, -1024]
+EXTREMES = [1, -1, 2, -2, 511, -512, 1023, -1023]
 
 
 def made(
@@ -49,10 +50,10 @@ def made(
     for across, down in layout.factors:
         shape = (layout.rows * down, layout.mcu_columns * across, 64)
         values = random.choice(extremes, shape) * (random.random(shape) < density)
-        reach = random.choice([0, 1, 100, 2047])
+        reach = random.choice([0, 1, 100, 1023])
         values[..., 0] = random.integers(-reach - 1, reach + 1, shape[:2])
         parts.append(values.astype(np.int16))
-    tables = random.integers(1, 65536, (random.integers(1, 4), 64)).astype(np.uint16)
+    tables = random.integers(1, 32768, (random.integers(1, 4), 64)).astype(np.uint16)
     uses = tuple(random.integers(0, len(tables), len(parts)).tolist())
     head = random.bytes(int(random.integers(0, 40)))
     return replace(blank, tables=tables, uses=uses, head=head, coefficients=tuple(parts))
@@ -72,7 +73,7 @@ def assert_same(found: Record, expected: Record) -> None:
     size=st.tuples(st.integers(1, 90), st.integers(1, 40)),
     seed=st.integers(0, 2**32),
     density=st.sampled_from([0.0, 0.01, 0.1, 0.6, 1.0]),
-    extremes=st.lists(st.integers(-1024, 1024), min_size=1, max_size=6),
+    extremes=st.lists(st.integers(-1023, 1023), min_size=1, max_size=6),
 )
 @settings(deadline=None)
 def test_what_was_written_is_read_again(
@@ -102,7 +103,8 @@ def test_each_coefficient_has_one_place() -> None:
 @pytest.mark.parametrize("patch", range(8))
 def test_each_way_of_a_patch_takes_what_it_has_room_for(patch: int) -> None:
     for way, widths in enumerate(WIDTHS[patch].tolist()):
-        folded = {j: 1 << width for j, width in enumerate(widths) if patch or j}
+        most = 2 * MAX_VALUE  # folded, which is less than eleven bits have room for
+        folded = {j: min(1 << width, most) for j, width in enumerate(widths) if patch or j}
         assert best_way(patch, {j: number - 1 for j, number in folded.items()}) == way
         block = [0] * 64
         for j, number in folded.items():
@@ -119,15 +121,40 @@ def test_the_first_way_is_the_narrowest_and_the_last_takes_all() -> None:
 
 
 @pytest.mark.parametrize("dc", [-2049, 2048])
-def test_a_dc_beyond_twelve_bits_is_not_packed(dc: int) -> None:
+def test_a_dc_beyond_twelve_bits_cannot_be_written(dc: int) -> None:
     with pytest.raises(ValueError, match=f"a DC of {dc} does not fit 12 bits"):
         pack_tile([[[dc] + [0] * 63]])
 
 
 @pytest.mark.parametrize("value", [-1025, 1025, 32767, -32768])
-def test_a_coefficient_beyond_eleven_bits_is_not_packed(value: int) -> None:
+def test_a_coefficient_beyond_eleven_bits_cannot_be_written(value: int) -> None:
     with pytest.raises(ValueError, match="does not fit any way"):
         pack_tile([[[0] * 63 + [value]]])
+
+
+def read(dcs: list[int], value: int = 0) -> list[int]:
+    """The DCs of blocks that were written, the last of which has a value at its end."""
+    blocks = [[dc] + [0] * 63 for dc in dcs]
+    blocks[-1][63] = value
+    tile = np.frombuffer(pack_tile([blocks]), np.uint8)
+    found = read_tile(tile, [len(dcs)])
+    assert found[-1, 63] == value
+    dcs_found: list[int] = found[:, 0].tolist()
+    return dcs_found
+
+
+@pytest.mark.parametrize("dcs", [[-1025], [1024], [0, -1025], [1000, 1024, 1000], [-2048], [2047]])
+def test_a_dc_that_no_jpeg_has_is_refused(dcs: list[int]) -> None:
+    assert read([-1024, 1023, -1024]) == [-1024, 1023, -1024]
+    with pytest.raises(BadSample, match="a DC outside -1024 to 1023"):
+        read(dcs)
+
+
+@pytest.mark.parametrize("value", [-1024, 1024])
+def test_a_coefficient_that_no_jpeg_has_is_refused(value: int) -> None:
+    assert read([0], 1023) == read([0], -1023) == [0]
+    with pytest.raises(BadSample, match="a coefficient beyond ±1023"):
+        read([0], value)
 
 
 def example() -> Record:
@@ -197,6 +224,8 @@ WRONG = {
     "0 quantisation tables": changed(16, b"\0"),
     "4 quantisation tables": changed(16, b"\4"),
     "reserved bytes are 000100": changed(18, b"\1"),
+    "a number of its tables is not one of 1 to 32767": changed(150, b"\0"),
+    "not one of 1 to 32767": changed(25, b"\x80"),
     "it has 185 bytes, but its lists and its head alone have 4294967469": changed(20, b"\xff" * 4),
     "it has 185 bytes, but its parts add up to 186": changed(20, b"\1"),
     "it has 184 bytes, but its parts add up to 185": EXAMPLE[:-1],
@@ -240,10 +269,10 @@ def test_what_is_not_looked_at() -> None:
     assert_same(parse(EXAMPLE[:-16] + b"\xff" * 16), example())
 
 
-def test_a_patch_may_name_no_place() -> None:
-    block = example().coefficients[0][0, 0].tolist()
+def test_a_patch_that_names_no_place_is_refused() -> None:
     tile = bytes.fromhex("0400 8300 120080 f2 02 fd8f 8901")  # patch 1 would have 11 bits
-    assert parse(with_tile(tile)).coefficients[0][0, 0].tolist() == block
+    with pytest.raises(BadSample, match="names a patch that holds nothing"):
+        parse(with_tile(tile))
 
 
 def test_a_value_in_the_place_of_the_dc_is_put_onto_its_bits() -> None:
@@ -252,11 +281,12 @@ def test_a_value_in_the_place_of_the_dc_is_put_onto_its_bits() -> None:
         assert read_tile(np.frombuffer(tile, np.uint8), [1]).tolist() == [[dc] + [0] * 63]
 
 
-def test_a_dc_that_leaves_sixteen_bits_wraps() -> None:
+def test_a_dc_does_not_come_back_into_its_range_by_wrapping() -> None:
     largest = (1 << 15) - 2  # folded: 16383
-    dc = (2047 | largest << 12 | largest << 27).to_bytes(6, "little")
-    tile = np.frombuffer(bytes.fromhex("0f00 000000") + dc, np.uint8)
-    assert read_tile(tile, [3])[:, 0].tolist() == [2047, 18430, 34813 - 65536]
+    dcs = sum(largest << 12 + 15 * at for at in range(4)).to_bytes(9, "little")
+    tile = np.frombuffer(bytes.fromhex("0f00 0000000000") + dcs, np.uint8)
+    with pytest.raises(BadSample, match="a DC outside"):
+        read_tile(tile, [5])  # the last is 4 · 16383, at 16 bits -4
 
 
 @pytest.mark.parametrize(

@@ -60,6 +60,7 @@ def test_every_function_of_the_kernel_is_fuzzed() -> None:
     assert functions(fused) == set(FUZZED) == set(LATE)
 
 
+@pytest.mark.timeout(300)  # a compiler and a sanitizer take their time on a busy machine
 def test_mutated_arguments(sanitized: Sanitized) -> None:
     found = sanitized.fuzz(list(FUZZED), range(300))
     for name, became in found.items():
