@@ -5,6 +5,7 @@ import mmap
 import os
 import re
 import shutil
+import stat
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -96,6 +97,18 @@ def direct_read_refusal(path: Path) -> str | None:
             raise
         found = filesystem_at(path)
         return f"{found.kind} at {found.place} takes no O_DIRECT ({error.strerror})"
+    return None
+
+
+def other_writers(status: os.stat_result) -> str | None:
+    """Who else may write to a file beside its reader's user and root; None where nobody may.
+
+    An access control list shows as rights of the group.
+    """
+    if status.st_uid not in (os.geteuid(), 0):
+        return f"its files are another user's (uid {status.st_uid})"
+    if status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        return f"others may write to its files (mode {stat.S_IMODE(status.st_mode):04o})"
     return None
 
 

@@ -127,6 +127,8 @@ class ReadPath(StrEnum):
 
     MMAP = "mmap"
     """Mapped: the file's own memory, without a copy where it lies on tmpfs."""
+    COPY = "copy"
+    """Plain reads into memory of the trainer: others may write to the file."""
     DIRECT = "direct"
     """O_DIRECT into memory of the trainer, past the page cache."""
     GDS = "gds"

@@ -325,10 +325,13 @@ class DualLoader:
         if self._pass is not None and self._pass.stuck:
             self._batches = self._batch_reader()
             self._feed.renew()
-        reader = Prefetcher(
-            self._feed, self._rank, course.position, self._batches, self._prefetch, self._accounts
+        return Pass(self._feed, course, self._read_from, self._steps, self.timing)
+
+    def _read_from(self, position: Position) -> Prefetcher:
+        """Begin to read ahead."""
+        return Prefetcher(
+            self._feed, self._rank, position, self._batches, self._prefetch, self._accounts
         )
-        return Pass(self._feed, course, reader, self._steps, self.timing)
 
     def _end_pass(self) -> None:
         """Leave the pass under way, if there is one: where it stands can still be saved."""

@@ -3,12 +3,12 @@
 import logging
 import queue
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ddlp.core.errors import Conflict, WaitTimeout
+from ddlp.core.errors import Conflict, DamagedBatch, WaitTimeout
 from ddlp.core.types import BadPolicy
-from ddlp.loader.course import Course
+from ddlp.loader.course import Course, Position
 from ddlp.loader.feed import Feed
 from ddlp.loader.prefetch import LeftOut, Prefetcher
 from ddlp.loader.tensors import TensorBatch
@@ -55,11 +55,17 @@ class Pass:
     """The batches of one epoch, or of what is left of it; its time has begun."""
 
     def __init__(
-        self, feed: Feed, course: Course, reader: Prefetcher, steps: Steps, timing: Timing
+        self,
+        feed: Feed,
+        course: Course,
+        read: Callable[[Position], Prefetcher],
+        steps: Steps,
+        timing: Timing,
     ) -> None:
         self._feed = feed
         self._course = course
-        self._reader = reader
+        self._read = read
+        self._reader = read(course.position)
         self._steps = steps
         self._timing = timing
         self._at_hand = False
@@ -87,12 +93,17 @@ class Pass:
         course = self._course
         try:
             while (item := self._wait(timeout_s)) is not None:
+                if isinstance(item, TensorBatch) and not item.is_whole:
+                    item = None  # its place is given back before others are read
+                    self._read_again()
+                    continue
                 course.count(item.from_tail)
                 self._at_hand = True
                 for batch in self._steps.shown(item):
                     self._timing.waited(course.position.epoch, batch.index)
                     yield self._reader.take_over(batch)
                     self._check_not_over()
+                    batch.check_used()
                     self._timing.trained(course.position.epoch, batch.index)
                 self._consume()
             self._reader.finish(timeout_s)
@@ -120,6 +131,15 @@ class Pass:
         self.over, self._course.settled = True, self._reader.settled
         self._timing.end()
         self.stuck = not self._reader.stop()
+
+    def _read_again(self) -> None:
+        """A batch lost its memory while it lay ready: have it, and those after it, made again."""
+        log.warning("a batch that lay ready was cut short; it is made again")
+        settled = self._reader.settled
+        if not self._reader.stop():
+            raise DamagedBatch("a batch that lay ready was cut short, and reading does not end")
+        self._reader = self._read(self._course.position)
+        self._reader.settled = settled
 
     def _consume(self) -> None:
         if self._at_hand:

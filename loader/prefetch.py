@@ -146,7 +146,10 @@ class Prefetcher:
             self._progress.notify()
         if self._thread is not threading.current_thread():  # the garbage collector runs anywhere
             self._thread.join(timeout=10)
-        return not self._thread.is_alive()
+        ended = not self._thread.is_alive()
+        while ended and not self._ready.empty():  # their places are given back, before others read
+            self._ready.get()
+        return ended
 
     def _run(self) -> None:
         try:

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 
 from ddlp.core.batchfile import Array
-from ddlp.core.errors import InvalidInput
+from ddlp.core.errors import DamagedBatch, InvalidInput
 from ddlp.core.image import Levels
+from ddlp.core.maps import CUT_SHORT, MappedFile
 from ddlp.core.pipeline import Pipeline
 from ddlp.core.pipeline.renderer import levels_of
 from ddlp.loader.accelerator import Accelerator, DeviceImages, apart
@@ -82,6 +83,22 @@ class TensorBatch:
     """From which end of the epoch it was taken."""
     extras: dict[str, torch.Tensor] = field(default_factory=dict)
     """What else the pipeline gives each sample, by name."""
+    file: MappedFile | None = field(default=None, repr=False, compare=False)
+    """The file whose memory the images are, where they are not copied."""
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the memory of its images is all there."""
+        return self.file is None or self.file.is_whole
+
+    def check_used(self) -> None:
+        """Raise where images read as zeros, since somebody cut off their memory."""
+        if self.file is not None and self.file.lost:
+            raise DamagedBatch(
+                f"batch {self.index}: {self.file.location} {CUT_SHORT}; images read as zeros from "
+                "there on, and training may have used them: go back to the last checkpoint, and "
+                "find out what writes to files of the store"
+            )
 
 
 class ToTensors:
@@ -110,6 +127,9 @@ class ToTensors:
             if self._accelerator is None
             else self._uploaded(self._accelerator, tensors)
         )
+        if loaded.file is not None:
+            loaded.file.check_whole()
+        lent = _is_lent(there["images"], loaded)
         batch = TensorBatch(
             index=index,
             images=there.pop("images"),
@@ -117,6 +137,7 @@ class ToTensors:
             samples=samples,
             from_tail=from_tail,
             extras=there,
+            file=loaded.file if lent else None,
         )
         settle(batch, loaded)
         return batch
@@ -158,8 +179,8 @@ def settle(batch: TensorBatch, loaded: Loaded) -> None:
 
     That may be in any thread, and in the midst of anything.
     """
-    pixels = loaded.tensors["images"]
-    if loaded.borrowed and isinstance(pixels, np.ndarray) and _lies_in(batch.images, pixels):
+    if _is_lent(batch.images, loaded):
+        pixels = loaded.tensors["images"]
         weakref.finalize(pixels, _give_back_here, os.getpid(), loaded.give_back)
     else:
         loaded.give_back()
@@ -171,8 +192,12 @@ def _give_back_here(process: int, give_back: Callable[[], None]) -> None:
         give_back()
 
 
-def _lies_in(tensor: torch.Tensor, array: Array) -> bool:
-    return tensor.device.type == "cpu" and tensor.data_ptr() == array.ctypes.data
+def _is_lent(images: torch.Tensor, loaded: Loaded) -> bool:
+    """Whether images are the store's own memory."""
+    pixels = loaded.tensors["images"]
+    if not loaded.borrowed or not isinstance(pixels, np.ndarray) or images.device.type != "cpu":
+        return False
+    return images.data_ptr() == pixels.ctypes.data
 
 
 def _levels(pipeline: Pipeline) -> Levels | None:

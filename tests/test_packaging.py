@@ -130,22 +130,26 @@ def test_wheel_holds_types_migrations_and_licence(names: set[str]) -> None:
 
 
 KERNEL = "ddlp/core/image/_fused.abi3.so"
+LOST_PAGES = "ddlp/core/_lost_pages.abi3.so"
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C compiler")
 def test_wheel_holds_the_kernel_for_every_later_python(wheel: Path, names: set[str]) -> None:
-    assert KERNEL in names
+    assert {KERNEL, LOST_PAGES} <= names
     assert "-cp311-abi3-" in wheel.name
 
 
 def test_without_a_compiler_the_wheel_is_built_without_the_kernel(tmp_path: Path) -> None:
     names = contents(build(tmp_path, CC="/bin/false"))
-    assert KERNEL not in names
+    assert not {KERNEL, LOST_PAGES} & names
     assert "ddlp/core/image/reference.py" in names
 
 
-def test_every_source_of_the_kernel_is_built_and_packed() -> None:
-    (kernel,) = SETUPTOOLS["ext-modules"]
+def test_every_source_in_c_is_built_and_packed() -> None:
+    kernel, lost_pages = SETUPTOOLS["ext-modules"]
+    sources = [path.name for path in (ROOT / "core/c").iterdir()]
+    assert lost_pages["sources"] == [f"core/c/{name}" for name in sources]
+    assert lost_pages["optional"] is True
     folder = ROOT / "core/image/c"
     assert kernel["sources"] == sorted(f"core/image/c/{path.name}" for path in folder.glob("*.c"))
     assert kernel["depends"] == sorted(f"core/image/c/{path.name}" for path in folder.glob("*.h"))

@@ -68,7 +68,8 @@ class Tree:
             "scripts/system-packages",
         ):
             shutil.copy(ROOT / name, folder / name)
-        shutil.copytree(ROOT / "core/image/c", folder / "core/image/c")
+        for name in ("core/c", "core/image/c"):
+            shutil.copytree(ROOT / name, folder / name)
         executable(folder / "bin/python3", PYTHON.replace("{python}", sys.executable))
         executable(folder / "bin/npm", NPM)
 

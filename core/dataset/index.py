@@ -25,6 +25,7 @@ from ddlp.core.dataset.open_files import OpenFiles
 from ddlp.core.dataset.writer import pixels_beside
 from ddlp.core.errors import InvalidInput
 from ddlp.core.image import Encoded, Kind
+from ddlp.core.maps import FileMap
 
 Samples = npt.NDArray[np.int64]
 
@@ -71,12 +72,13 @@ class DatasetIndex:
         """What to do about a file that was changed since, if whoever opened the index knows."""
         self._touched = 0
         self._pixels: npt.NDArray[np.uint8] | None = None
-        self._pixels_map: mmap.mmap | None = None
+        self._pixels_map: FileMap | None = None
         self._shards = OpenFiles()
         self._expected: dict[int, tuple[int, int, int]] = {}
         try:
             with path.open("rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self._map = FileMap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self._map.guard()
                 self._file = os.dup(file.fileno())
             weakref.finalize(self, os.close, self._file)
             self._open()
@@ -213,17 +215,23 @@ class DatasetIndex:
             raise InvalidInput(f"{self.root} is a dataset of kind {self.kind}: it has no pixels")
         path, size, time_ns = self._pixel_file()
         with open_unchanged(path, size, time_ns) as file:
-            if self._pixels is None:
+            if self._pixels is None or self.pixels_lost:
                 shape = (self.samples, self._place.height, self._place.width, 3)
                 count = self.samples * self._place.height * self._place.width * 3
                 if self._place.offset + count > size:
                     raise self._damaged("the place of its pixels")
-                self._pixels_map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self._pixels_map = FileMap(file.fileno(), 0, access=mmap.ACCESS_READ)
+                self._pixels_map.guard()
                 if size > _SMALL_PIXELS_BYTES and hasattr(mmap, "MADV_RANDOM"):
                     self._pixels_map.madvise(mmap.MADV_RANDOM)
                 flat = np.frombuffer(self._pixels_map, np.uint8, count, self._place.offset)
                 self._pixels = flat.reshape(shape)
         return self._pixels
+
+    @property
+    def pixels_lost(self) -> bool:
+        """Whether zeros were seen where the file of the pixels was cut short meanwhile."""
+        return self._pixels_map is not None and self._pixels_map.lost
 
     def name(self, sample: int) -> str:
         """What a sample is called in messages and lists."""
@@ -256,8 +264,13 @@ class DatasetIndex:
         """Copies of the rows of samples."""
         if len(samples) and not 0 <= int(samples.min()) <= int(samples.max()) < self.samples:
             raise InvalidInput(f"there are samples 0 to {self.samples - 1} only")
-        if len(self._map) <= _SMALL_BYTES:
-            return self._rows[samples]
+        taken = self._rows[samples] if len(self._map) <= _SMALL_BYTES else self._take_far(samples)
+        if self._map.lost:
+            raise self._damaged("it was cut short")
+        return taken
+
+    def _take_far(self, samples: Samples) -> npt.NDArray[Any]:
+        """The same of an index of which not all may stay in memory."""
         order = np.argsort(samples)
         windows = samples[order] * self._rows.itemsize // _REACH_BYTES
         groups = np.cumsum(np.diff(windows, prepend=windows[:1]) != 0) // _KEPT

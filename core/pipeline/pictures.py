@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ddlp.core.dataset import DatasetIndex, Heads
+from ddlp.core.dataset.files import CHANGED
 from ddlp.core.errors import BadSample, DdlpError
 from ddlp.core.image import (
     MAX_SIDE,
@@ -93,6 +94,8 @@ class Pictures:
         else:
             for place, placed in enumerate(rows(views)):
                 show_pixels(pixels[samples[place]], placed, out[place], levels)
+        if self._index.pixels_lost:
+            raise BadSample(f"{self._index.root}: {CHANGED}")
         # Mapped pixels are read as they are cut out: that is one and the same here.
         self.times.decode_s += time.monotonic() - began_s
         self.times.fetched_bytes += len(samples) * pixels[0].nbytes

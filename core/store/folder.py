@@ -34,14 +34,16 @@ from ddlp.core.batchfile import (
 from ddlp.core.codecs import Codec
 from ddlp.core.direct import DirectFiles, PageMemory
 from ddlp.core.errors import NoRoom, Refused
-from ddlp.core.filesystem import direct_refusal, filesystem_at
-from ddlp.core.maps import Maps
+from ddlp.core.filesystem import direct_refusal, filesystem_at, other_writers
+from ddlp.core.maps import OUTLIVES_LOSS, MappedFile, Maps
 from ddlp.core.store.address import FILE, StoreAddress
 from ddlp.core.store.base import Fill, Room, StoredBatch
 from ddlp.core.store.names import RUN_PREFIX, batch_name, parse_run, run_folder
 from ddlp.core.store.room import usable_bytes, used_bytes
 
 _FULL = (errno.ENOSPC, errno.EDQUOT)
+_OWN = 0o600
+"""The mode of files: who else may write to them could change what was checked."""
 
 
 @dataclass(frozen=True)
@@ -92,8 +94,9 @@ class FolderStore:
     ) -> Made:
         _, nbytes = layout(tensors)
         if self._maps_files:
-            memory = self._map(making, nbytes)
-            made = fill_batch(memory, batch, tensors, fill)
+            file = self._map(making, nbytes)
+            made = fill_batch(file.memory, batch, tensors, fill)
+            file.check_whole()
             if made.nbytes < nbytes:
                 os.truncate(making, made.nbytes)
             return made
@@ -115,7 +118,7 @@ class FolderStore:
 
     @property
     def _maps_files(self) -> bool:
-        return self._codec is Codec.OFF and not self._is_direct
+        return OUTLIVES_LOSS and self._codec is Codec.OFF and not self._is_direct
 
     @property
     def _is_direct(self) -> bool:
@@ -125,18 +128,21 @@ class FolderStore:
             self._direct = not in_memory and direct_refusal(self.root) is None
         return self._direct
 
-    def _map(self, making: Path, nbytes: int) -> memoryview:
+    def _map(self, making: Path, nbytes: int) -> MappedFile:
         """Memory of a file to write: recycled where one lies free, else allocated."""
         self._open(making, nbytes)
         with making.open("r+b") as file:
-            return self._maps.map(file, nbytes)
+            return MappedFile(self._maps.map(file, nbytes), str(making))
 
     def _open(self, making: Path, nbytes: int) -> None:
         """A file of a size to write: recycled where one lies free, else allocated."""
         if not self._take_free(making, nbytes):
-            making.touch()
+            making.touch(_OWN)
         with making.open("r+b") as file:
             status = os.fstat(file.fileno())
+            if other_writers(status) is not None:  # a reader would have to copy it
+                with suppress(PermissionError):
+                    os.fchmod(file.fileno(), _OWN)
             self._make_room(nbytes - status.st_blocks * 512)
             # Reserved now: a map over a full disk would kill the process at the first write.
             if status.st_size > nbytes:

@@ -2,11 +2,12 @@
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 from ddlp.core.batchfile import Array, BatchId, Head, unseal
 from ddlp.core.errors import DamagedBatch, DdlpError, MissingBatch, Unavailable
-from ddlp.core.maps import Maps
+from ddlp.core.maps import MappedFile, Maps
 
 _GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
 _DAMAGED = frozenset({errno.EIO, errno.EISDIR, errno.EBADMSG, errno.EUCLEAN})
@@ -43,19 +44,32 @@ def check_batch(
     return arrays
 
 
-def read_batch(
-    path: Path, expected: BatchId, checksum: int, maps: Maps | None = None
-) -> dict[str, Array]:
+def read_batch(path: Path, expected: BatchId, checksum: int) -> dict[str, Array]:
     """Map a finished batch and check it; the arrays lie in the file's own memory."""
+    return check_mapped(map_batch(path, Maps(writable=False)), expected, checksum)
+
+
+def map_batch(
+    path: Path, maps: Maps, check: Callable[[os.stat_result], None] = lambda _: None
+) -> MappedFile:
+    """Map a finished batch, as large as it is; `check` sees the very file that is mapped."""
     try:
-        with path.open("r+b" if maps is not None and maps.writable else "rb") as file:
-            nbytes = os.fstat(file.fileno()).st_size
-            if not nbytes:
+        with path.open("r+b" if maps.writable else "rb") as file:
+            status = os.fstat(file.fileno())
+            check(status)
+            if not status.st_size:
                 raise DamagedBatch(f"{path} is empty")
-            memory = (maps or Maps(writable=False)).map(file, nbytes)
+            return MappedFile(maps.map(file, status.st_size), str(path))
     except OSError as error:
         raise unreadable(error, str(path)) from error
-    return check_batch(memory, expected, checksum, str(path))
+
+
+def check_mapped(file: MappedFile, expected: BatchId, checksum: int) -> dict[str, Array]:
+    """As `check_batch`, of a mapped file; one that was cut short meanwhile is said to be so."""
+    try:
+        return check_batch(file.memory, expected, checksum, file.location)
+    finally:
+        file.check_whole()
 
 
 def unreadable(error: OSError, location: str) -> DdlpError:

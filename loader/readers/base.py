@@ -2,6 +2,7 @@
 
 Reader
 ├── mapped.MappedReader    mmap     a file's own memory
+├── copied.CopyReader      copy     by plain reads, into memory of ours
 ├── direct.DirectReader    direct   past the page cache, into pages of ours
 ├── gds.GdsReader          gds      from the drive into the accelerator
 ├── http.HttpReader        http     from the host that made it
@@ -15,6 +16,7 @@ from typing import Protocol, runtime_checkable
 import torch
 
 from ddlp.core.batchfile import Array, BatchId
+from ddlp.core.maps import MappedFile
 from ddlp.core.types import ReadPath
 
 
@@ -46,6 +48,8 @@ class Loaded:
     """To be called once nothing uses the batch's place in its store any more."""
     borrowed: bool = False
     """Whether the arrays lie in the store's own memory, so that they end with `give_back`."""
+    file: MappedFile | None = None
+    """The mapped file that they lie in: somebody may cut it short."""
 
 
 @runtime_checkable

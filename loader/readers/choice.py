@@ -1,6 +1,7 @@
 """Decides by which path a batch is read, says so once, and counts it.
 
-A file in memory is mapped: it is memory of this host already. From a drive bytes go straight into
+A file in memory is mapped: it is memory of this host already; or copied, where others may write to
+it. From a drive bytes go straight into
 the accelerator where GPUDirect Storage works, else past the page cache into memory of ours, else
 through a map. What this host does not see is fetched from the host that made it.
 """
@@ -21,12 +22,13 @@ from ddlp.core.store.reading import unreadable
 from ddlp.core.types import Prong, ReadPath
 from ddlp.loader.buffers import Buffers
 from ddlp.loader.readers.base import Loaded, Reader, ReadsAhead, Wanted
+from ddlp.loader.readers.copied import CopyReader
 from ddlp.loader.readers.counts import ReadCounts
 from ddlp.loader.readers.direct import DirectReader
 from ddlp.loader.readers.gds import GdsReader, NotByGds
 from ddlp.loader.readers.gds_probe import Cause, Refusal, device_refusal, file_refusal
 from ddlp.loader.readers.http import HttpReader
-from ddlp.loader.readers.mapped import MappedReader
+from ddlp.loader.readers.mapped import MappedReader, NotByMap
 from ddlp.loader.readers.s3 import S3Reader
 
 Preference = Literal["auto", "mmap", "direct", "gds"]
@@ -91,6 +93,9 @@ class Readers:
             if self._options.require_gds:
                 raise _no_gds(f"batch {fed.index}: {error}") from error
             choice = Choice(ReadPath.DIRECT, f"no GDS: {error}")
+            loaded = self._reader(choice.path).read(wanted)
+        except NotByMap as error:
+            choice = Choice(ReadPath.COPY, str(error))
             loaded = self._reader(choice.path).read(wanted)
         if self.counts.add((choice.path, choice.reason), loaded.nbytes):
             log.info("batches of %s are read by %s (%s)", fed.device, choice.path, choice.reason)
@@ -185,6 +190,8 @@ class Readers:
         match path:
             case ReadPath.MMAP:
                 return MappedReader()
+            case ReadPath.COPY:
+                return CopyReader(self._buffers)
             case ReadPath.DIRECT:
                 return DirectReader(self._buffers)
             case ReadPath.GDS:

@@ -19,6 +19,7 @@ from ddlp.core.dataset import DatasetIndex, IndexSummary, Rejected, delete_index
 from ddlp.core.dataset.layout import ROW, SECTIONS, SampleRow, padding
 from ddlp.core.dataset.writer import IndexHead, index_writer
 from ddlp.core.errors import InvalidInput
+from ddlp.core.maps import OUTLIVES_LOSS
 from tests.core.dataset.making import index_of, labels, names, picture, put
 
 
@@ -254,6 +255,21 @@ def test_an_index_that_was_cut_short_is_refused(tmp_path: Path, kept: int) -> No
     path.write_bytes(path.read_bytes()[:kept])
     with pytest.raises(InvalidInput, match=r"pets\.idx is not a dataset index.*rescan its dataset"):
         DatasetIndex(path)
+
+
+@pytest.mark.skipif(not OUTLIVES_LOSS, reason="the module in C was not built")
+def test_an_index_that_is_cut_short_while_it_is_used_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "pets.idx"
+    count = 1000
+    ones = (1,) * count
+    numbers = tuple(f"{number:04}.jpg" for number in range(count))
+    Made(
+        names=numbers, sizes=ones, times_ns=ones, labels=ones, widths=ones, orientations=ones
+    ).write(path)
+    index = DatasetIndex(path)
+    os.truncate(path, 0)
+    with pytest.raises(InvalidInput, match=r"pets\.idx is damaged \(it was cut short\)"):
+        index.labels(np.arange(count))
 
 
 def test_an_index_that_grew_is_refused(tmp_path: Path) -> None:

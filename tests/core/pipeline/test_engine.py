@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from ddlp.core.dataset import DatasetIndex, scan
-from ddlp.core.image import engine_name
+from ddlp.core.errors import BadSample
+from ddlp.core.image import Pixels, engine_name
+from ddlp.core.maps import OUTLIVES_LOSS
 from tests.core.pipeline.making import CROP, MIDDLE, dataset, encoded, engine, fill, smooth
 
 
@@ -236,6 +238,26 @@ def test_arrays_are_cut_as_the_general_way_cuts_them(arrays: DatasetIndex) -> No
         wanted = padded[top : top + 32, left : left + 32]
         wanted = wanted[:, ::-1] if told[1]["mirrored"] else wanted
         np.testing.assert_array_equal(quick[sample], wanted)
+
+
+@pytest.mark.skipif(not OUTLIVES_LOSS, reason="the module in C was not built")
+def test_arrays_that_are_cut_short_while_they_are_cut_out_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    np.save(tmp_path / "images.npy", np.full((50, 32, 32, 3), 9, np.uint8))
+    np.save(tmp_path / "images-labels.npy", np.arange(50) % 3)
+    scan(tmp_path / "images.npy", tmp_path / "index")
+    index = DatasetIndex(tmp_path / "index")
+    pixels = DatasetIndex.pixels
+
+    def cut(self: DatasetIndex) -> Pixels:
+        mapped = pixels(self)
+        os.truncate(tmp_path / "images.npy", 0)
+        return mapped
+
+    monkeypatch.setattr(DatasetIndex, "pixels", cut)
+    with pytest.raises(BadSample, match="it was changed after it was indexed"):
+        fill(engine(index, CROP), *range(50))
 
 
 def test_arrays_can_be_resized_too(arrays: DatasetIndex) -> None:

@@ -358,3 +358,31 @@ def test_only_what_was_committed_is_read(store: FolderStore) -> None:
     with pytest.raises(MissingBatch, match="overwritten by another attempt"):
         read_batch(path, batch_id(), first.checksum)
     assert (read_batch(path, batch_id(), second.checksum)["images"] == 2).all()
+
+
+def test_a_file_that_is_cut_short_while_it_is_made_does_not_end_its_worker() -> None:
+    with folder_in_memory() as folder:
+        store = FolderStore(folder)
+
+        def cut(arrays: Arrays) -> int:
+            (making,) = folder.glob("ddlp-run-*/making/*")
+            os.truncate(making, 0)
+            return filler(3)(arrays)
+
+        with pytest.raises(DamagedBatch, match="was cut short by another process"):
+            write(store, batch_id(), fill=cut)
+        assert not files(folder)
+        path = put(store, batch_id(), value=4)
+        assert (read(path, batch_id())["images"] == 4).all()
+
+
+def test_nobody_else_may_write_to_its_files(store: FolderStore) -> None:
+    before = os.umask(0)
+    try:
+        path = put(store, batch_id())
+        assert path.stat().st_mode & 0o777 == 0o600
+        path.chmod(0o666)
+        release(path)
+        assert put(store, batch_id(index=1, token=2)).stat().st_mode & 0o777 == 0o600
+    finally:
+        os.umask(before)

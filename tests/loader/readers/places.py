@@ -18,6 +18,7 @@ from ddlp.core.store.served import StoreServer, access_token, new_key
 from ddlp.core.types import ReadPath
 from ddlp.loader.buffers import Buffers
 from ddlp.loader.readers.base import Reader, Wanted
+from ddlp.loader.readers.copied import CopyReader
 from ddlp.loader.readers.direct import DirectReader
 from ddlp.loader.readers.http import HttpReader
 from ddlp.loader.readers.mapped import MappedReader
@@ -25,12 +26,14 @@ from ddlp.loader.readers.s3 import S3Reader
 
 MAKERS: dict[ReadPath, Callable[[], Reader]] = {
     ReadPath.MMAP: MappedReader,
+    ReadPath.COPY: lambda: CopyReader(Buffers()),
     ReadPath.DIRECT: lambda: DirectReader(Buffers()),
     ReadPath.HTTP: lambda: HttpReader(Buffers()),
     ReadPath.S3: lambda: S3Reader(Buffers()),
 }
 WAYS = [
-    *((path, place) for path in (ReadPath.MMAP, ReadPath.DIRECT) for place in ("memory", "drive")),
+    *((path, place) for path in (ReadPath.MMAP, ReadPath.COPY) for place in ("memory", "drive")),
+    *((ReadPath.DIRECT, place) for place in ("memory", "drive")),
     *((ReadPath.HTTP, place) for place in ("memory", "drive")),
     (ReadPath.S3, "bucket"),
 ]

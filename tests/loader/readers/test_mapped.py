@@ -5,14 +5,17 @@ import os
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import pytest
 
+from ddlp.core.errors import DamagedBatch
+from ddlp.core.maps import Maps
 from ddlp.core.store import FolderStore, path_of, run_folder
 from ddlp.loader.readers import files as files_module
 from ddlp.loader.readers.base import Wanted
-from ddlp.loader.readers.mapped import MappedReader
+from ddlp.loader.readers.mapped import MappedReader, NotByMap
 from tests.core.store.making import RUN, batch_id, files, folder_in_memory, write
 
 
@@ -130,3 +133,42 @@ def test_a_reader_that_was_closed_leaves_its_arrays_alone(store: FolderStore) ->
     images = np.asarray(reader.read(written(store)).tensors["images"])
     reader.close()
     assert (images == 7).all()
+
+
+def test_a_file_that_is_cut_short_while_it_is_checked_is_damaged(
+    reader: MappedReader, store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = written(store)
+    map_file = Maps.map
+
+    def cut(maps: Maps, file: BinaryIO, nbytes: int) -> memoryview:
+        memory = map_file(maps, file, nbytes)
+        os.truncate(path_of(wanted.location), 4096)
+        return memory
+
+    monkeypatch.setattr(Maps, "map", cut)
+    with pytest.raises(DamagedBatch, match="was cut short by another process while it was in use"):
+        reader.read(wanted)
+
+
+@pytest.mark.parametrize("mode", [0o620, 0o602, 0o666])
+def test_a_file_that_others_may_write_to_is_not_mapped(
+    reader: MappedReader, store: FolderStore, mode: int
+) -> None:
+    wanted = written(store)
+    path_of(wanted.location).chmod(mode)
+    with pytest.raises(NotByMap, match=rf"others may write to its files \(mode {mode:04o}\)"):
+        reader.read(wanted)
+
+
+def test_a_file_of_another_user_is_not_mapped(
+    reader: MappedReader, store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = written(store)
+    owner = path_of(wanted.location).stat().st_uid
+    if owner == 0:
+        os.chown(path_of(wanted.location), 1000, -1)
+        owner = 1000
+    monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
+    with pytest.raises(NotByMap, match=rf"its files are another user's \(uid {owner}\)"):
+        reader.read(wanted)
