@@ -8,6 +8,7 @@ from ddlp.core import logs
 from ddlp.core.errors import Unavailable
 from ddlp.core.settings import Settings
 from ddlp.server.app import open_context
+from ddlp.server.connections import bounded_protocol
 from ddlp.server.roots import check_settings
 from ddlp.server.security import check_listen
 from ddlp.web.app import create_app
@@ -37,6 +38,8 @@ def run_server(settings: Settings, *, checked: bool = False) -> None:
         log_level="warning",
         timeout_graceful_shutdown=_GRACE_S,
         server_header=False,
+        http=bounded_protocol(settings),
+        ws="none",
     )
     here = settings.model_copy(update={"url": None, "port": listener.getsockname()[1]})
     print(f"DDLP serves {here.server_url}", flush=True)

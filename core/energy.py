@@ -6,12 +6,13 @@ known is None and `unavailable`, never 0.
 
 from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
+from ddlp.core.bounds import Bounded
 from ddlp.core.types import Provenance
 
 
-class PowerModel(BaseModel):
+class PowerModel(Bounded):
     """What a device is declared to draw; every figure made from it is `modelled`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,7 +38,7 @@ class PowerModel(BaseModel):
         return None if self.active_w is None else self.active_w * busy_s
 
 
-class EnergyReading(BaseModel):
+class EnergyReading(Bounded):
     """What a device has used since it was started, and how that is known."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

@@ -3,8 +3,13 @@
 DdlpError
 ├── InvalidInput        the caller's value cannot be used              422, exit 2
 │   ├── NotAllowed      it lies outside what the operator allowed      403, exit 7
+│   ├── Malformed       the request cannot be understood               400
 │   ├── Unsupported     the request's form is not taken                415
+│   ├── TooLarge        the request is larger than what is taken       413
+│   │   └── HeadTooLarge  its address and headers are                  431
+│   ├── TooSlow         the request did not arrive in time             408
 │   └── KeyRefused      no key, or one that is unknown or revoked      401, exit 7
+│       └── TooMany     too many keys were shown in vain               429, exit 7
 ├── NotFound            no such dataset, run, device or epoch          404, exit 5
 ├── Conflict            the state does not allow it now                409, exit 6
 │   └── Refused         a stale fencing token                          409
@@ -24,6 +29,8 @@ class DdlpError(Exception):
     """The root of everything DDLP raises on purpose."""
 
     status = 500
+    kind = "internal-error"
+    """Stands in the answers of the server, and stays as it is."""
     exit_code = ExitCode.FAILED
 
 
@@ -31,13 +38,22 @@ class InvalidInput(DdlpError):
     """The caller's value cannot be used."""
 
     status = 422
+    kind = "invalid-input"
     exit_code = ExitCode.USAGE
+
+
+class Malformed(InvalidInput):
+    """The request cannot be understood, or is meant for somebody else."""
+
+    status = 400
+    kind = "malformed-request"
 
 
 class NotAllowed(InvalidInput):
     """The value lies outside what the operator allowed."""
 
     status = 403
+    kind = "not-allowed"
     exit_code = ExitCode.DENIED
 
 
@@ -45,19 +61,50 @@ class Unsupported(InvalidInput):
     """The request's form is not taken."""
 
     status = 415
+    kind = "unsupported-media-type"
+
+
+class TooLarge(InvalidInput):
+    """The request is larger than what is taken."""
+
+    status = 413
+    kind = "too-large"
+
+
+class HeadTooLarge(TooLarge):
+    """The address and the headers of a request are larger than what is taken."""
+
+    status = 431
+    kind = "head-too-large"
+
+
+class TooSlow(InvalidInput):
+    """The request did not arrive in time."""
+
+    status = 408
+    kind = "too-slow"
 
 
 class KeyRefused(InvalidInput):
     """There is no key, or one that is not known or was revoked."""
 
     status = 401
+    kind = "key-refused"
     exit_code = ExitCode.DENIED
+
+
+class TooMany(KeyRefused):
+    """Too many keys that are not known were shown."""
+
+    status = 429
+    kind = "too-many-attempts"
 
 
 class NotFound(DdlpError):
     """There is no such thing."""
 
     status = 404
+    kind = "not-found"
     exit_code = ExitCode.NOT_FOUND
 
 
@@ -65,11 +112,14 @@ class Conflict(DdlpError):
     """The current state does not allow it."""
 
     status = 409
+    kind = "conflict"
     exit_code = ExitCode.REFUSED
 
 
 class Refused(Conflict):
     """The fencing token is stale: the work was given to someone else, or is no longer wanted."""
+
+    kind = "stale-token"
 
 
 class Held(Refused):
@@ -84,6 +134,7 @@ class BadSample(DdlpError):
     """One encoded sample cannot be decoded."""
 
     status = 422
+    kind = "bad-sample"
 
 
 class DamagedBatch(DdlpError):
@@ -98,6 +149,7 @@ class Unavailable(DdlpError):
     """A service or package that is needed is not there."""
 
     status = 503
+    kind = "unavailable"
     exit_code = ExitCode.UNREACHABLE
 
 
@@ -109,19 +161,24 @@ class WaitTimeout(DdlpError):
     """A wait ran into its deadline."""
 
     status = 504
+    kind = "timeout"
     exit_code = ExitCode.TIMEOUT
 
 
 def from_status(status: int, message: str) -> DdlpError:
     """The error that a server reported with this HTTP status."""
     by_status: dict[int, type[DdlpError]] = {
-        400: InvalidInput,
+        400: Malformed,
         401: KeyRefused,
         403: NotAllowed,
         404: NotFound,
+        408: TooSlow,
         409: Conflict,
+        413: TooLarge,
         415: Unsupported,
         422: InvalidInput,
+        429: TooMany,
+        431: HeadTooLarge,
         503: Unavailable,
         504: WaitTimeout,
     }

@@ -31,6 +31,38 @@ class Settings(BaseSettings):
     port: int = Field(
         8000, ge=0, le=65535, description="Port the server listens on; 0 takes a free one."
     )
+    max_body_bytes: int = Field(
+        1 << 20,
+        ge=1 << 12,
+        le=1 << 30,
+        description="Largest request body that the server reads; a larger one is refused with 413.",
+    )
+    max_connections: int = Field(
+        2000,
+        ge=8,
+        le=1_000_000,
+        description="Connections that the server holds at once; further ones are refused with 503.",
+    )
+    request_timeout_s: float = Field(
+        20.0,
+        gt=0,
+        le=3600,
+        allow_inf_nan=False,
+        description="Seconds in which a request must arrive as a whole; a slower one is refused "
+        "with 408, and its connection closed.",
+    )
+    max_unknown_keys: int = Field(
+        20,
+        ge=1,
+        le=1000,
+        description="Keys a minute that one address may try in vain; then it is refused with 429.",
+    )
+    max_report_bytes: int = Field(
+        16 << 20,
+        ge=1 << 16,
+        le=1 << 30,
+        description="Largest report of a worker, which names all bad samples of its batches.",
+    )
     allowed_hosts: Annotated[list[str], NoDecode] = Field(
         [], description="Further names, separated by commas, that requests may use in Host."
     )

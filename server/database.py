@@ -12,7 +12,13 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    IntegrityError,
+    SQLAlchemyError,
+)
 from sqlalchemy.orm import Session, sessionmaker
 
 import ddlp.migrations
@@ -80,6 +86,14 @@ def insert_of(session: Session) -> Any:
     """The database's own INSERT, which can do something else where a row is there already."""
     dialects = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
     return dialects[session.get_bind().dialect.name]
+
+
+def words_of(error: Exception) -> str:
+    """What a database said, without the statement that it was asked."""
+    if not isinstance(error, SQLAlchemyError):
+        return repr(error)
+    said = str(error.orig) if isinstance(error, DBAPIError) else str(error)
+    return said.strip().split("\n")[0]
 
 
 def refers_to_nothing(error: IntegrityError) -> bool:

@@ -26,7 +26,7 @@ from ddlp.core.schedule import Grant
 from ddlp.core.types import EpochState, Prong, RunState
 from ddlp.server import files, identity, ledger, reconciler, rollups, serving, sessions
 from ddlp.server.board import ActiveRun, Board
-from ddlp.server.database import Database
+from ddlp.server.database import Database, words_of
 from ddlp.server.identity import Identity
 from ddlp.server.models import Run
 from ddlp.server.remainder import samples_left
@@ -326,7 +326,7 @@ class Dispatcher:
 
     def _give_up(self, calls: list[_Call], error: Exception) -> None:
         """Nothing was written: tell everyone, and read the board back when that works."""
-        failure = Unavailable(f"the database did not take it ({error}); try again")
+        failure = Unavailable(f"the database did not take it ({words_of(error)}); try again")
         for answer in [*(c.answer for c in calls), *(h.answer for h in self._hungry)]:
             _settle(answer, failure)
         self._hungry = []

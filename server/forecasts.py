@@ -21,7 +21,9 @@ _USUAL_RATIO = 1.3
 
 
 class ForecastQuery(PackChoice):
-    """How a dataset would be packed, and by whom."""
+    """How a dataset would be packed, and by whom; asked for in an address."""
+
+    strict_numbers = False
 
     on: Prong = Field(Prong.CPU, description="Whose processors would pack.")
 

@@ -15,10 +15,11 @@ from sqlalchemy import select, update
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from ddlp.core.errors import Conflict, InvalidInput, NotFound, Unavailable
+from ddlp.core.errors import Conflict, InvalidInput, NotFound, TooMany, Unavailable
 from ddlp.core.messages.keys import KeyInfo, KeyMade
 from ddlp.core.types import Scope
-from ddlp.server.database import Database
+from ddlp.server.attempts import Attempts
+from ddlp.server.database import Database, words_of
 from ddlp.server.identity import LOCAL, Identity
 from ddlp.server.ledger import audit
 from ddlp.server.models import ApiKey
@@ -29,6 +30,7 @@ UP = "up"
 
 _RESERVED = frozenset({LOCAL, "server", UP})
 _RANDOM_BYTES = 32
+_MOST_UNKNOWN = 20
 _PERIOD_S = 2.0
 _USE_PERIOD_S = 60.0
 """The last use is written at most so often."""
@@ -96,8 +98,14 @@ def info(row: ApiKey) -> KeyInfo:
 class Keyring(threading.Thread):
     """The good keys in memory, by their hashes; when they were used is written now and then."""
 
-    def __init__(self, database: Database, clock: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        database: Database,
+        clock: Callable[[], float] = time.time,
+        attempts: Attempts | None = None,
+    ) -> None:
         super().__init__(name="keys", daemon=True)
+        self._attempts = attempts or Attempts(_MOST_UNKNOWN)
         self._database = database
         self._clock = clock
         self._known: dict[str, Identity] = {}
@@ -137,6 +145,21 @@ class Keyring(threading.Thread):
         """Whether a key that was good still is, as far as is known here."""
         return identity in self._known.values()
 
+    def find(self, key: str, address: str) -> Identity | None:
+        """Who shows a key that is not known here; an address that tries many is refused unheard."""
+        hashed = digest(key)
+        if self._attempts.known(address, hashed):
+            return None
+        wait_s = self._attempts.wait_s(address)
+        if wait_s > 0:
+            raise TooMany(
+                f"{address} has shown too many keys that are not known; try again in {wait_s:.0f} s"
+            )
+        found = self.search(key)
+        if found is None:
+            self._attempts.note(address, hashed)
+        return found
+
     def search(self, key: str) -> Identity | None:
         """The same for a key that is not known here, and may have been made by another process."""
         if not key.startswith(PREFIX):
@@ -149,7 +172,9 @@ class Keyring(threading.Thread):
                     return None
             self.read()
         except SQLAlchemyError as error:
-            raise Unavailable(f"the key cannot be checked now ({error}); try again") from error
+            raise Unavailable(
+                f"the key cannot be checked now ({words_of(error)}); try again"
+            ) from error
         return self.check(key)
 
     def read(self) -> None:

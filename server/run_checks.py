@@ -36,6 +36,12 @@ _WORDS = {
 }
 
 
+class RunDraft(RunCreate):
+    """A run as a form says it: numbers may be text, as they are typed."""
+
+    strict_numbers = False
+
+
 @dataclass
 class Checked:
     """What was asked for, as far as it can be used, and what stands in its way."""
@@ -68,12 +74,12 @@ def check(session: Session, raw: Mapping[str, Any], devices: list[DeviceInfo]) -
 def _parsed(raw: Mapping[str, Any], found: Checked) -> RunCreate | None:
     """The body; a name that cannot be used is no reason to say nothing of the rest."""
     try:
-        return RunCreate.model_validate(dict(raw))
+        return RunDraft.model_validate(dict(raw))
     except ValidationError as error:
         for entry in error.errors():
             found.object_to(str(entry["loc"][0]) if entry["loc"] else "body", _words(entry))
     if {problem.field for problem in found.problems} == {"name"}:
-        return RunCreate.model_validate({k: v for k, v in raw.items() if k != "name"})
+        return RunDraft.model_validate({k: v for k, v in raw.items() if k != "name"})
     return None
 
 

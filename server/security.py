@@ -13,9 +13,18 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Asgi
 
-from ddlp.core.errors import DdlpError, InvalidInput, KeyRefused, NotAllowed, Unsupported
+from ddlp.core.errors import (
+    DdlpError,
+    InvalidInput,
+    KeyRefused,
+    Malformed,
+    NotAllowed,
+    TooMany,
+    Unsupported,
+)
 from ddlp.core.settings import LOOPBACK, Settings
 from ddlp.core.types import Scope
+from ddlp.server import bodies
 from ddlp.server.identity import Identity, acting_as
 from ddlp.server.keys import Keyring
 
@@ -54,6 +63,7 @@ class Guard:
 
     def __init__(self, app: ASGIApp, settings: Settings, keyring: Keyring) -> None:
         self._app = app
+        self._settings = settings
         self._keyring = keyring
         self._required = settings.keys == "required"
         self._hosts = LOOPBACK | set(settings.allowed_hosts) | ({settings.host} - _EVERYWHERE)
@@ -68,31 +78,42 @@ class Guard:
         }
         try:
             self._check_host(headers)
+            _check_address(scope)
             if scope["method"] not in _READING:
                 _check_change(scope["method"], headers)
-            identity = await self._identify(headers)
+            identity = await self._identify(headers, address_of(scope))
             self._check_scope(scope, identity)
+            receive = await self._take_body(scope, headers, receive)
         except DdlpError as error:
             await _refusal(scope, headers, error)(scope, receive, send)
             return
         with acting_as(identity):
             await self._app(scope, receive, send)
 
+    async def _take_body(self, scope: Asgi, headers: Headers, receive: Receive) -> Receive:
+        """Read a body within the bounds of its route; nothing is read of one that is refused."""
+        length = headers.get("content-length", "0")
+        if length == "0" and "transfer-encoding" not in headers:
+            return receive
+        most = bodies.most_bytes(self._settings, scope["path"])
+        bodies.check_length(length, most)
+        return await bodies.read(receive, most)
+
     def _check_host(self, headers: Headers) -> None:
         host = _host_name(headers.get("host", ""))
         if host not in self._hosts:
-            raise _BadHostError(
+            raise Malformed(
                 f"host {host!r} is not served here; name it in DDLP_ALLOWED_HOSTS if it should be"
             )
 
-    async def _identify(self, headers: Headers) -> Identity | None:
+    async def _identify(self, headers: Headers, address: str) -> Identity | None:
         """Who asks; a key that is sent by a program must be good, whether one is needed or not."""
         shown = headers.get("authorization")
         if shown is not None:
             kind, _, key = shown.partition(" ")
             if kind.lower() != "bearer":
                 raise KeyRefused("the header Authorization is not taken; write: Bearer KEY")
-            found = await self._find(key.strip())
+            found = await self._find(key.strip(), address)
             if found is None:
                 raise KeyRefused(
                     "this key is not known or was revoked; ask an administrator for another, and "
@@ -101,11 +122,16 @@ class Guard:
             return found
         # Cookies are shared by all servers of a host: one that is not known may be of another one.
         key = cookie_parser(headers["cookie"]).get(COOKIE, "") if "cookie" in headers else ""
-        return await self._find(key) if key else None
+        try:
+            return await self._find(key, address) if key else None
+        except TooMany:
+            return None
 
-    async def _find(self, key: str) -> Identity | None:
+    async def _find(self, key: str, address: str) -> Identity | None:
         known = self._keyring.check(key)
-        return known if known is not None else await run_in_threadpool(self._keyring.search, key)
+        if known is not None:
+            return known
+        return await run_in_threadpool(self._keyring.find, key, address)
 
     def _check_scope(self, scope: Asgi, identity: Identity | None) -> None:
         path = scope["path"]
@@ -137,6 +163,12 @@ def needed_scope(method: str, path: str) -> Scope:
     return Scope.ADMIN
 
 
+def address_of(scope: Asgi) -> str:
+    """From where a request comes, as far as that is known."""
+    client = scope.get("client")
+    return str(client[0]) if client else ""
+
+
 def refuse_cross_site(request: Request) -> None:
     """Refuse what a browser fetches for a page of another site."""
     if request.headers.get("sec-fetch-site") == "cross-site":
@@ -154,10 +186,10 @@ def check_listen(settings: Settings) -> None:
         )
 
 
-class _BadHostError(InvalidInput):
-    """The request is meant for somebody else."""
-
-    status = 400
+def _check_address(scope: Asgi) -> None:
+    """Refuse a sign that no name has, and that no database keeps."""
+    if "\0" in scope["path"] or b"%00" in scope["query_string"]:
+        raise InvalidInput("the address holds a NUL character (%00); leave it out")
 
 
 def _check_change(method: str, headers: Headers) -> None:

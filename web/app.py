@@ -66,7 +66,11 @@ async def _explain(request: Request, error: Exception) -> Response:
     elif isinstance(error, DdlpError):
         status, message = error.status, str(error)
     else:  # it is in the log as well
-        status, message = 500, f"the server met an error that it did not expect: {error!r}"
+        status = 500
+        message = (
+            f"the server met an error that it did not expect ({type(error).__name__}); its log "
+            "says more"
+        )
     if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
         return JSONResponse({"detail": message}, status_code=status)
     page: HTMLResponse = templates.TemplateResponse(

@@ -7,6 +7,7 @@ from fastapi.responses import HTMLResponse
 
 from ddlp.server import audit
 from ddlp.server.context import SessionDep
+from ddlp.server.parameters import Before
 from ddlp.web.audit_views import Asked, audit_view
 from ddlp.web.templating import templates
 
@@ -21,7 +22,7 @@ def index(
     session: SessionDep,
     subject: Annotated[str, Query(max_length=128)] = "",
     action: Annotated[str, Query(max_length=64)] = "",
-    before: int | None = None,
+    before: Before = None,
 ) -> HTMLResponse:
     """A page of events, the newest first."""
     asked = Asked(subject.strip(), action.strip(), before)

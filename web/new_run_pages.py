@@ -1,9 +1,8 @@
 """The page on which runs are made, and what it asks for while somebody types."""
 
 from collections.abc import Mapping
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, Query, Request
+from fastapi import APIRouter, Depends, Request
 from fastapi.responses import HTMLResponse
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -24,6 +23,7 @@ from ddlp.server import (
 )
 from ddlp.server.context import Context, ContextDep, SessionDep
 from ddlp.server.models import Dataset, Run
+from ddlp.server.parameters import Epoch, Seed
 from ddlp.server.routes.datasets import find_preview, info
 from ddlp.server.security import refuse_cross_site
 from ddlp.web.new_run_views import (
@@ -41,8 +41,6 @@ from ddlp.web.outlook_views import CheckView, check_view
 from ddlp.web.templating import templates
 
 router = APIRouter(prefix="/runs/new", include_in_schema=False)
-
-Epoch = Annotated[int, Query(ge=0)]
 
 
 @router.get("")
@@ -93,7 +91,7 @@ def drawn(
     dataset: str,
     pipeline: str,
     samples: str,
-    seed: Annotated[int, Query(ge=0, lt=2**63)] = 0,
+    seed: Seed = 0,
     epoch: Epoch = 0,
 ) -> HTMLResponse:
     """What chance decides for the samples of a preview."""

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 
 from ddlp.core.client import Client
+from ddlp.core.errors import TooLarge
 from ddlp.core.messages import Commit, Failure, Lease, Reported, Reports
 from ddlp.core.schedule import Made
 from ddlp.core.stages import NO_TIMES
@@ -102,10 +103,24 @@ class Reporter:
                 self._sending = False
                 self._changed.notify_all()
 
+    def _send_less(self, made: list[Commit], failed: list[Failure], error: TooLarge) -> None:
+        """Send in two parts what is too large for one."""
+        if len(made) + len(failed) < 2:
+            log.warning("gave up on a report: %s", error)
+            return
+        first, second = len(made) // 2, len(failed) // 2
+        if len(made) == len(failed) == 1:
+            second = 1
+        self._send(made[:first], failed[:second])
+        self._send(made[first:], failed[second:])
+
     def _send(self, made: list[Commit], failed: list[Failure]) -> None:
         body = Reports(device=self._device, sent_s=time.monotonic(), made=made, failed=failed)
         try:
             answer = Reported.model_validate(self._client.post("/leases/report", body))
+        except TooLarge as error:
+            self._send_less(made, failed, error)
+            return
         except Exception as error:  # the border of the thread: what is not taken expires
             log.warning("gave up on %d reports: %s", len(made) + len(failed), error)
             return

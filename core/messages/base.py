@@ -2,7 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, ConfigDict, Field
+
+from ddlp.core.bounds import Bounded
 
 Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 
@@ -25,7 +27,7 @@ RunName = Annotated[Name, AfterValidator(_not_an_address)]
 """Stands in addresses behind /runs/, beside a few words that mean something else there."""
 
 
-class Message(BaseModel):
+class Message(Bounded):
     """A body that takes exactly its fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

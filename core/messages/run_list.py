@@ -24,11 +24,14 @@ class RunListQuery(Message):
     """Which runs, in which order, and which page of them."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", allow_inf_nan=False)
+    strict_numbers = False
 
     state: list[RunState] = Field([], description="Only these states; all where left out.")
-    dataset: str | None = Field(None, description="Only of this dataset, by name.")
-    strategy: str | None = Field(None, description="Only with this strategy.")
-    pipeline: str | None = Field(None, description="Only with this pipeline, by name.")
+    dataset: str | None = Field(None, max_length=255, description="Only of this dataset, by name.")
+    strategy: str | None = Field(None, max_length=255, description="Only with this strategy.")
+    pipeline: str | None = Field(
+        None, max_length=255, description="Only with this pipeline, by name."
+    )
     search: str | None = Field(
         None, max_length=200, description="A part of the name or the dataset, in any case."
     )

@@ -1,7 +1,7 @@
 """What people and programs ask of the server, and what it answers."""
 
 import uuid
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -237,7 +237,9 @@ class RetryCreate(Message):
 class CancelMany(Message):
     """Cancel several runs at once."""
 
-    runs: list[str] = Field(min_length=1, max_length=200, description="Names or ids.")
+    runs: list[Annotated[str, Field(max_length=255)]] = Field(
+        min_length=1, max_length=200, description="Names or ids."
+    )
 
 
 class CancelInfo(Message):

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 from ddlp.core.messages.audit import AuditInfo
 from ddlp.server import audit
 from ddlp.server.context import SessionDep
+from ddlp.server.parameters import Before, Limit
 
 router = APIRouter(prefix="/audit", tags=["audit"])
 
@@ -22,8 +23,8 @@ def list_all(
         str | None,
         Query(max_length=64, description="Only this action (run.paused), or its group (run)."),
     ] = None,
-    before: Annotated[int | None, Query(description="Events with a lower id.")] = None,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    before: Before = None,
+    limit: Limit = 100,
 ) -> list[AuditInfo]:
     """What was done, the newest first; ask for the next page with the last one's id."""
     return audit.page(session, subject, action, before, limit)

@@ -38,12 +38,13 @@ from ddlp.server import (
 from ddlp.server.context import Context, ContextDep, SessionDep
 from ddlp.server.forecasts import Expected, ForecastQuery
 from ddlp.server.models import Dataset
+from ddlp.server.parameters import Epoch, Limit, Named, Offset, SampleNumber, Seed, Text
 from ddlp.server.security import refuse_cross_site
 
 router = APIRouter(prefix="/datasets", tags=["datasets"])
 
 
-def find_ready(name: str, context: ContextDep) -> Dataset:
+def find_ready(name: Named, context: ContextDep) -> Dataset:
     """A dataset that can be used; the database is let go before it is."""
     with context.database.session() as session:
         return datasets.find_ready(session, name)
@@ -52,7 +53,7 @@ def find_ready(name: str, context: ContextDep) -> Dataset:
 ReadyDep = Annotated[Dataset, Depends(find_ready)]
 
 
-def find_version(name: str, context: ContextDep, version: str = "") -> Dataset:
+def find_version(name: Named, context: ContextDep, version: Text = "") -> Dataset:
     """The same, in the version that begins so."""
     with context.database.session() as session:
         return datasets.find_version(session, name, version)
@@ -60,8 +61,6 @@ def find_version(name: str, context: ContextDep, version: str = "") -> Dataset:
 
 VersionDep = Annotated[Dataset, Depends(find_version)]
 
-Offset = Annotated[int, Query(ge=0)]
-Limit = Annotated[int, Query(ge=1, le=1000)]
 OnlyCopy = Annotated[
     bool, Query(description="Remove shards of the server's even if their origin is gone.")
 ]
@@ -71,9 +70,10 @@ KeepRuns = Annotated[
 Every = Annotated[
     bool, Query(alias="all", description="Also earlier versions, which are kept for their runs.")
 ]
-Samples = Annotated[str, Query(description="Sample numbers, separated by commas.")]
-ClassName = Annotated[str | None, Query(alias="class", description="Of this class only.")]
-Seed = Annotated[int, Query(ge=0, lt=2**63, description="0: in their order; else shuffled.")]
+Samples = Annotated[str, Query(max_length=2000, description="Sample numbers, separated by commas.")]
+ClassName = Annotated[
+    str | None, Query(alias="class", max_length=4096, description="Of this class only.")
+]
 _MOST_SHOWN = 64
 _KEEP = {"Cache-Control": "private, max-age=300"}
 # These start processes, so the page of another site must not ask for them.
@@ -96,13 +96,13 @@ def list_all(session: SessionDep, context: ContextDep, every: Every = False) -> 
 
 
 @router.get("/{name}")
-def show(name: str, session: SessionDep, context: ContextDep) -> DatasetInfo:
+def show(name: Named, session: SessionDep, context: ContextDep) -> DatasetInfo:
     """One dataset."""
     return whole_info(context, session, datasets.find(session, name))
 
 
 @router.post("/{name}/rescan", status_code=202)
-async def rescan(name: str, context: ContextDep) -> DatasetInfo:
+async def rescan(name: Named, context: ContextDep) -> DatasetInfo:
     """Scan a dataset again, in the background; what differs is a new version of the same name.
 
     The version before can be used meanwhile, and runs over it go on with it. Ask for the dataset
@@ -117,7 +117,7 @@ async def rescan(name: str, context: ContextDep) -> DatasetInfo:
 
 @router.delete("/{name}")
 async def remove(
-    name: str, context: ContextDep, only_copy: OnlyCopy = False, keep_runs: KeepRuns = False
+    name: Named, context: ContextDep, only_copy: OnlyCopy = False, keep_runs: KeepRuns = False
 ) -> DatasetRemoved:
     """Forget a dataset that nothing needs any more; shards that the server placed go with it.
 
@@ -135,7 +135,7 @@ async def remove(
 
 
 @router.post("/{name}/pack", status_code=202)
-def pack(name: str, body: PackCreate, context: ContextDep) -> DatasetInfo:
+def pack(name: Named, body: PackCreate, context: ContextDep) -> DatasetInfo:
     """Have workers make a packed dataset of this one; ask for its state to follow it.
 
     Asking twice for the same gives the same; one that failed is tried again.
@@ -151,7 +151,7 @@ def pack(name: str, body: PackCreate, context: ContextDep) -> DatasetInfo:
 
 @router.get("/{name}/forecast", dependencies=_OWN_SITE)
 def forecast(
-    name: str, query: Annotated[ForecastQuery, Query()], context: ContextDep
+    name: Named, query: Annotated[ForecastQuery, Query()], context: ContextDep
 ) -> ForecastInfo:
     """What packing it would come to: tried with a few samples."""
     return forecasts.forecast(*_forecast_of(context, name, query))
@@ -159,7 +159,7 @@ def forecast(
 
 @router.get("/{name}/rejected")
 def rejected(
-    name: str, session: SessionDep, offset: Offset = 0, limit: Limit = 100
+    name: Named, session: SessionDep, offset: Offset = 0, limit: Limit = 100
 ) -> list[RejectedInfo]:
     """Files that the scan left out, and why."""
     return datasets.rejected(datasets.find_ready(session, name), offset, limit)
@@ -173,7 +173,7 @@ def show_statistics(row: ReadyDep) -> DatasetStatistics:
 
 @router.get("/{name}/quarantine")
 def quarantined(
-    name: str, session: SessionDep, offset: Offset = 0, limit: Limit = 100
+    name: Named, session: SessionDep, offset: Offset = 0, limit: Limit = 100
 ) -> QuarantinePage:
     """Samples that runs over it skipped or replaced, each once, those met last first."""
     return quarantine.of_dataset(session, datasets.find_ready(session, name), offset, limit)
@@ -192,7 +192,7 @@ def samples(
 
 
 @router.get("/{name}/samples/{sample}/thumbnail", response_class=Response, dependencies=_OWN_SITE)
-def thumbnail(sample: int, row: VersionDep) -> Response:
+def thumbnail(sample: SampleNumber, row: VersionDep) -> Response:
     """A small JPEG of one sample, where one can be made; of this version, if one is named."""
     try:
         picture = pictures.thumbnail(row, sample)
@@ -202,12 +202,12 @@ def thumbnail(sample: int, row: VersionDep) -> Response:
 
 
 def find_preview(
-    name: str,
+    name: Named,
     context: ContextDep,
-    pipeline: str = "imagenet-train",
+    pipeline: Text = "imagenet-train",
     samples: Samples = "0",
-    seed: Annotated[int, Query(ge=0, lt=2**63)] = 0,
-    epoch: Annotated[int, Query(ge=0)] = 0,
+    seed: Seed = 0,
+    epoch: Epoch = 0,
 ) -> PreviewRequest:
     """What is to be shown; the database is let go before it is made."""
     with context.database.session() as session:

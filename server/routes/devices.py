@@ -6,6 +6,7 @@ from starlette.concurrency import run_in_threadpool
 from ddlp.core.messages import DeviceInfo, DeviceRegister, Heartbeat, Orders
 from ddlp.server import device_figures, devices
 from ddlp.server.context import Context, ContextDep, done
+from ddlp.server.parameters import Named
 
 router = APIRouter(prefix="/devices", tags=["devices"])
 
@@ -37,7 +38,7 @@ async def register(body: DeviceRegister, context: ContextDep) -> None:
 
 
 @router.post("/{name}/heartbeat")
-async def heartbeat(name: str, body: Heartbeat, context: ContextDep) -> Orders:
+async def heartbeat(name: Named, body: Heartbeat, context: ContextDep) -> Orders:
     """A sign of life; the answer says what the device can clear out of its store."""
     orders: Orders = await done(
         context.dispatcher.call(lambda board, s, now: devices.heartbeat(board, s, name, body, now))
@@ -46,7 +47,7 @@ async def heartbeat(name: str, body: Heartbeat, context: ContextDep) -> Orders:
 
 
 @router.post("/{name}/drain", status_code=204)
-async def drain(name: str, context: ContextDep) -> None:
+async def drain(name: Named, context: ContextDep) -> None:
     """Let a device finish what it holds and give it nothing new, until it is resumed.
 
     The other devices of its prong go on; where there is none, the other prong takes over. It stays
@@ -56,12 +57,12 @@ async def drain(name: str, context: ContextDep) -> None:
 
 
 @router.post("/{name}/resume", status_code=204)
-async def resume(name: str, context: ContextDep) -> None:
+async def resume(name: Named, context: ContextDep) -> None:
     """Give a drained device work again."""
     await done(context.dispatcher.call(lambda board, s, now: devices.resume(board, s, name, now)))
 
 
 @router.delete("/{name}", status_code=204)
-async def remove(name: str, context: ContextDep) -> None:
+async def remove(name: Named, context: ContextDep) -> None:
     """Forget a device that has fallen silent; one that is alive is refused."""
     await done(context.dispatcher.call(lambda board, s, now: devices.remove(board, s, name, now)))

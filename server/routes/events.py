@@ -16,6 +16,7 @@ from ddlp.core.types import RunState
 from ddlp.server import identity, snapshot
 from ddlp.server.context import Context, ContextDep, done, find_run
 from ddlp.server.models import Run
+from ddlp.server.parameters import RunRef
 from ddlp.server.snapshot import Snapshot
 
 PERIOD_S = 0.5
@@ -25,7 +26,7 @@ router = APIRouter(prefix="/runs", tags=["events"])
 
 
 @router.get("/{ref}/events")
-async def events(ref: str, request: Request, context: ContextDep) -> StreamingResponse:
+async def events(ref: RunRef, request: Request, context: ContextDep) -> StreamingResponse:
     """`snapshot` events while the run lives, one `end` event when it is over."""
     run = await find_run(context, ref)
 

@@ -9,6 +9,7 @@ from ddlp.core.tables import Form
 from ddlp.server import exports
 from ddlp.server.context import ContextDep, find_run
 from ddlp.server.exports import Export, What
+from ddlp.server.parameters import RunRef
 from ddlp.server.security import refuse_cross_site
 
 router = APIRouter(prefix="/runs", tags=["exports"])
@@ -18,13 +19,17 @@ router = APIRouter(prefix="/runs", tags=["exports"])
     "/{ref}/export", response_class=StreamingResponse, dependencies=[Depends(refuse_cross_site)]
 )
 async def export(
-    ref: str,
+    ref: RunRef,
     context: ContextDep,
     what: What = What.BATCHES,
     form: Annotated[Form, Query(alias="format")] = Form.CSV,
     period: Annotated[
         int | None,
-        Query(description="For series: 1, 10 or 60 seconds; the finest that is whole by default."),
+        Query(
+            ge=1,
+            le=60,
+            description="For series: 1, 10 or 60 seconds; the finest that is whole by default.",
+        ),
     ] = None,
 ) -> StreamingResponse:
     """Batches, figures over time, epochs, bad samples or reads of a run as a file."""

@@ -27,12 +27,13 @@ from ddlp.server.board import Board, run_plan
 from ddlp.server.context import Context, ContextDep, as_json, done, find_run
 from ddlp.server.dispatcher import Action
 from ddlp.server.models import Run
+from ddlp.server.parameters import RunRef
 
 router = APIRouter(prefix="/runs", tags=["feed"])
 
 
 @router.post("/{ref}/attach")
-async def attach(ref: str, body: Attach, context: ContextDep) -> Attached | Taken:
+async def attach(ref: RunRef, body: Attach, context: ContextDep) -> Attached | Taken:
     """Join a run as one rank of a training job.
 
     A rank is held by one living process: should another one hold it, the answer names that.

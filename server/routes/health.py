@@ -6,6 +6,7 @@ from sqlalchemy.exc import SQLAlchemyError
 
 from ddlp.core.errors import DdlpError
 from ddlp.server.context import ContextDep
+from ddlp.server.database import words_of
 
 router = APIRouter(tags=["health"])
 
@@ -36,7 +37,7 @@ def _database(context: ContextDep) -> str:
         with context.database.session() as session:
             session.execute(text("select 1"))
     except SQLAlchemyError as error:
-        return str(error)
+        return words_of(error)
     return "ok"
 
 

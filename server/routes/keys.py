@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from ddlp.core.messages.keys import KeyCreate, KeyInfo, KeyMade
 from ddlp.server import keys
 from ddlp.server.context import ContextDep, SessionDep
+from ddlp.server.parameters import Named
 
 router = APIRouter(prefix="/keys", tags=["keys"])
 
@@ -32,7 +33,7 @@ async def create(body: KeyCreate, context: ContextDep) -> KeyMade:
 
 
 @router.post("/{name}/revoke")
-async def revoke(name: str, context: ContextDep) -> KeyInfo:
+async def revoke(name: Named, context: ContextDep) -> KeyInfo:
     """Refuse a key from now on, for good."""
 
     def end() -> KeyInfo:

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 from ddlp.core.messages import PipelineCreate, PipelineInfo
 from ddlp.server import pipelines
 from ddlp.server.context import SessionDep
+from ddlp.server.parameters import Named
 
 router = APIRouter(prefix="/pipelines", tags=["pipelines"])
 
@@ -19,7 +20,7 @@ def add(body: PipelineCreate, session: SessionDep) -> PipelineInfo:
 
 @router.delete("/{name}", status_code=204)
 def delete(
-    name: str,
+    name: Named,
     session: SessionDep,
     keep_runs: Annotated[bool, Query(description="Although there are runs with it.")] = False,
 ) -> None:

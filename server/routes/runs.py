@@ -53,6 +53,7 @@ from ddlp.server import (
 )
 from ddlp.server.context import Context, ContextDep, SessionDep, done, find_run
 from ddlp.server.models import Run
+from ddlp.server.parameters import Before, Epoch, EpochNumber, Limit, RunRef, RunRefs
 from ddlp.server.security import refuse_cross_site
 from ddlp.server.timeline import Timeline
 
@@ -66,13 +67,13 @@ async def create(body: RunCreate, context: ContextDep) -> RunInfo:
 
 
 @router.post("/{ref}/clone", status_code=201)
-async def clone(ref: str, body: RunClone, context: ContextDep) -> RunInfo:
+async def clone(ref: RunRef, body: RunClone, context: ContextDep) -> RunInfo:
     """Make a run with the settings of this one; what the body gives takes their place."""
     return await _add(context, lambda session: run_clones.create_clone(session, ref, body))
 
 
 @router.delete("/{ref}")
-async def delete(ref: str, context: ContextDep) -> RunDeleted:
+async def delete(ref: RunRef, context: ContextDep) -> RunDeleted:
     """Delete a run that is over, with its batches, certificates and figures; the audit stays."""
     row = await find_run(context, ref)
     name: str = await done(
@@ -84,13 +85,13 @@ async def delete(ref: str, context: ContextDep) -> RunDeleted:
 
 
 @router.post("/{ref}/replay", status_code=201)
-async def replay(ref: str, body: ReplayCreate, context: ContextDep) -> RunInfo:
+async def replay(ref: RunRef, body: ReplayCreate, context: ContextDep) -> RunInfo:
     """Make a run that delivers the batches of this one again, in the same order."""
     return await _add(context, lambda session: runs.create_replay(session, ref, body))
 
 
 @router.post("/{ref}/retry", status_code=201)
-async def retry(ref: str, body: RetryCreate, context: ContextDep) -> RunInfo:
+async def retry(ref: RunRef, body: RetryCreate, context: ContextDep) -> RunInfo:
     """Try a run that failed or was cancelled again: a new run with all that decided the old one."""
     return await _add(context, lambda session: retries.create_retry(session, ref, body))
 
@@ -129,10 +130,7 @@ def list_all(
 @router.get("/compare")
 def compare(
     session: SessionDep,
-    run: Annotated[
-        list[str],
-        Query(min_length=2, max_length=32, description="Names or ids; the first is the base."),
-    ],
+    run: RunRefs,
 ) -> ComparisonInfo:
     """Runs side by side; equal ones are repeats of each other, which gives intervals."""
     return comparisons.compare_runs(session, run)
@@ -159,40 +157,40 @@ async def _end(context: Context, ref: str) -> str | None:
 
 
 @router.get("/{ref}")
-async def show(ref: str, context: ContextDep) -> RunInfo:
+async def show(ref: RunRef, context: ContextDep) -> RunInfo:
     """One run, by name or id."""
     return await _show(context, ref)
 
 
 @router.get("/{ref}/work")
-def work(ref: str, session: SessionDep) -> WorkSpec:
+def work(ref: RunRef, session: SessionDep) -> WorkSpec:
     """What a worker must know of a run."""
     return runs.work_spec(session, runs.find(session, ref))
 
 
 @router.get("/{ref}/index", response_class=FileResponse)
-def index(ref: str, session: SessionDep) -> FileResponse:
+def index(ref: RunRef, session: SessionDep) -> FileResponse:
     """The index of a run's dataset, for workers that do not see the server's folder."""
     return FileResponse(runs.work_spec(session, runs.find(session, ref)).index_path)
 
 
 @router.get("/{ref}/epochs")
-def epochs(ref: str, session: SessionDep) -> list[EpochInfo]:
+def epochs(ref: RunRef, session: SessionDep) -> list[EpochInfo]:
     """The epochs of a run that were opened."""
     return runs.epochs(session, runs.find(session, ref))
 
 
 @router.get("/{ref}/epochs/{number}/certificate")
-def certificate(ref: str, number: int, session: SessionDep) -> Certificate:
+def certificate(ref: RunRef, number: EpochNumber, session: SessionDep) -> Certificate:
     """Proof of what one epoch delivered; sealed, and chained to the one before, once it is over."""
     return certificates.find(session, runs.find(session, ref), number)
 
 
 @router.get("/{ref}/verify", dependencies=[Depends(refuse_cross_site)])
 def verify(
-    ref: str,
+    ref: RunRef,
     session: SessionDep,
-    first: Annotated[int, Query(ge=0, description="The epoch to begin with.")] = 0,
+    first: Epoch = 0,
     limit: Annotated[int, Query(ge=1, le=proofs.MOST_EPOCHS)] = proofs.MOST_EPOCHS,
 ) -> ProofInfo:
     """Check the certificates of a run, and their chain, for as many epochs as a few seconds allow.
@@ -204,10 +202,10 @@ def verify(
 
 @router.get("/{ref}/bad-samples")
 def bad_samples(
-    ref: str,
+    ref: RunRef,
     session: SessionDep,
-    before: Annotated[int | None, Query(description="Entries with a lower id.")] = None,
-    limit: Annotated[int, Query(ge=1, le=1000)] = 100,
+    before: Before = None,
+    limit: Limit = 100,
 ) -> list[BadSampleInfo]:
     """Samples that were skipped or replaced, the newest first."""
     return quarantine.page(session, runs.find(session, ref), before, limit)
@@ -215,21 +213,21 @@ def bad_samples(
 
 @router.get("/{ref}/series")
 def series(
-    ref: str, session: SessionDep, points: Annotated[int, Query(ge=2, le=1000)] = 300
+    ref: RunRef, session: SessionDep, points: Annotated[int, Query(ge=2, le=1000)] = 300
 ) -> dict[str, Any]:
     """Images a second and watts over the run by source: cpu, csd, trainer, dram, gpu, idle."""
     return figures.series(session, runs.find(session, ref).id, points)
 
 
 @router.get("/{ref}/report")
-def report(ref: str, session: SessionDep) -> RunReport:
+def report(ref: RunRef, session: SessionDep) -> RunReport:
     """Where every second and every joule went, by device, stage and epoch."""
     return runs.report(session, runs.find(session, ref))
 
 
 @router.get("/{ref}/timeline")
 async def timeline(
-    ref: str, context: ContextDep, seconds: Annotated[float, Query(gt=0, le=300)] = 120
+    ref: RunRef, context: ContextDep, seconds: Annotated[float, Query(gt=0, le=300)] = 120
 ) -> TimelineInfo:
     """Who did what in the last seconds of the run; of one that is over, its own last ones."""
     return await find_timeline(context, ref, seconds)
@@ -254,25 +252,25 @@ def _kept_timeline(context: Context, row: Run, seconds: float) -> TimelineInfo:
 
 
 @router.post("/{ref}/pause")
-async def pause(ref: str, context: ContextDep) -> RunInfo:
+async def pause(ref: RunRef, context: ContextDep) -> RunInfo:
     """Give out no more work until it is resumed."""
     return await _change(context, ref, RunState.PAUSED)
 
 
 @router.post("/{ref}/resume")
-async def resume(ref: str, context: ContextDep) -> RunInfo:
+async def resume(ref: RunRef, context: ContextDep) -> RunInfo:
     """Go on with a paused run."""
     return await _change(context, ref, RunState.RUNNING)
 
 
 @router.post("/{ref}/cancel")
-async def cancel(ref: str, context: ContextDep) -> RunInfo:
+async def cancel(ref: RunRef, context: ContextDep) -> RunInfo:
     """End a run for good."""
     return await _change(context, ref, RunState.CANCELLED)
 
 
 @router.post("/{ref}/extend")
-async def extend(ref: str, body: RunExtend, context: ContextDep) -> RunInfo:
+async def extend(ref: RunRef, body: RunExtend, context: ContextDep) -> RunInfo:
     """Give a run more epochs; one that was completed waits for a trainer then."""
     row = await find_run(context, ref)
     if RunState(row.state) in (RunState.FAILED, RunState.CANCELLED):
@@ -290,7 +288,7 @@ async def extend(ref: str, body: RunExtend, context: ContextDep) -> RunInfo:
 
 
 @router.post("/{ref}/strategy")
-async def strategy(ref: str, body: StrategyChange, context: ContextDep) -> RunInfo:
+async def strategy(ref: RunRef, body: StrategyChange, context: ContextDep) -> RunInfo:
     """Go on with another strategy, in the middle of an epoch too; nobody has to start anew."""
     row = await find_run(context, ref)
     try:
@@ -308,7 +306,7 @@ async def strategy(ref: str, body: StrategyChange, context: ContextDep) -> RunIn
 
 
 @router.post("/{ref}/limits")
-async def change_limits(ref: str, body: LimitsChange, context: ContextDep) -> RunInfo:
+async def change_limits(ref: RunRef, body: LimitsChange, context: ContextDep) -> RunInfo:
     """Let more or less of a run lie unconsumed, while it works: what is under way is let finish."""
     row = await find_run(context, ref)
     try:

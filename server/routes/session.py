@@ -9,7 +9,7 @@ from ddlp.core.messages.keys import SignedIn, SignIn
 from ddlp.server.context import ContextDep
 from ddlp.server.identity import acting_as, current
 from ddlp.server.ledger import audit
-from ddlp.server.security import COOKIE
+from ddlp.server.security import COOKIE, address_of
 
 router = APIRouter(prefix="/session", tags=["keys"])
 
@@ -18,7 +18,8 @@ router = APIRouter(prefix="/session", tags=["keys"])
 def sign_in(body: SignIn, request: Request, response: Response, context: ContextDep) -> SignedIn:
     """Have the browser show this key from now on."""
     key = body.key.strip()
-    found = context.keyring.check(key) or context.keyring.search(key)
+    address = address_of(request.scope)
+    found = context.keyring.check(key) or context.keyring.find(key, address)
     if found is None:
         raise KeyRefused("this key is not known or was revoked; check that it was copied whole")
     with acting_as(found), context.database.session() as session:

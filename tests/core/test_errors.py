@@ -20,12 +20,16 @@ TREE = below(DdlpError)
 @pytest.mark.parametrize(
     ("status", "kind"),
     [
-        (400, errors.InvalidInput),
+        (400, errors.Malformed),
         (403, errors.NotAllowed),
         (404, errors.NotFound),
         (409, errors.Conflict),
+        (408, errors.TooSlow),
+        (413, errors.TooLarge),
         (415, errors.Unsupported),
         (422, errors.InvalidInput),
+        (429, errors.TooMany),
+        (431, errors.HeadTooLarge),
         (500, DdlpError),
         (502, DdlpError),
         (503, errors.Unavailable),

@@ -390,6 +390,7 @@ def test_no_change_of_a_certificate_goes_unnoticed_and_none_breaks_the_check(
     target = found["certificates"]
     for key in place[:-1]:
         target = target[key]
-    same = target[place[-1]] == value
+    old = target[place[-1]]
+    same = old == value and isinstance(old, bool) is isinstance(value, bool)
     target[place[-1]] = deepcopy(value)
     assert check(found)["exactly_once"] is same

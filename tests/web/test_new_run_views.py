@@ -14,6 +14,7 @@ from ddlp.core.schedule import CHOICES
 from ddlp.core.settings import Settings
 from ddlp.core.types import DatasetState, Prong, Provenance
 from ddlp.server.pipelines import info as pipeline_info
+from ddlp.server.run_checks import RunDraft
 from ddlp.web.first_start_views import demo_view
 from ddlp.web.new_run_views import (
     DEFAULTS,
@@ -66,7 +67,7 @@ def test_what_is_given_wins_over_what_is_copied_and_that_over_what_is_usual() ->
 
 def test_the_form_as_it_comes_is_a_body_that_a_run_takes() -> None:
     body = body_of(values_of({"dataset": "fruit"}))
-    assert RunCreate.model_validate(body) == RunCreate(dataset="fruit")
+    assert RunDraft.model_validate(body) == RunDraft(dataset="fruit")
 
 
 def test_datasets_that_cannot_be_used_say_why_and_cannot_be_chosen() -> None:
@@ -106,7 +107,7 @@ def test_presets_keep_what_was_chosen_and_can_be_followed_as_links() -> None:
     for preset in form(dataset="fruit", batch_size="8", reorder_window="2").presets:
         given = {key: value for key, [value] in parse_qs(urlsplit(preset.address).query).items()}
         assert (given["dataset"], given["batch_size"]) == ("fruit", "8")
-        RunCreate.model_validate(body_of(values_of(given)))
+        RunDraft.model_validate(body_of(values_of(given)))
         fields = json.loads(preset.fields)
         assert fields["strategy"] in CHOICES
         assert bool(fields["reorder_window"]) == (fields["strategy"] == "bounded")
@@ -267,7 +268,7 @@ def test_a_demo_that_failed_says_why_and_one_under_way_is_followed() -> None:
 
 def test_empty_epochs_are_open_ended_and_empty_ranks_are_left_to_trainers() -> None:
     values = values_of({"dataset": "fruit", "epochs": "", "world_size": "", "reshuffle": "false"})
-    run = RunCreate.model_validate(body_of(values))
+    run = RunDraft.model_validate(body_of(values))
     assert (run.epochs, run.world_size, run.reshuffle) == (None, None, False)
     assert command_of(values) == "ddlp run create fruit --no-reshuffle --endless"
     assert "epochs=&" in preview_view(values, 9, 0).following + "&", "it stays so on the next page"

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from ddlp.core.client import Client
-from ddlp.core.errors import Unavailable
+from ddlp.core.errors import TooLarge, Unavailable
 from ddlp.core.messages import Denied, Failure, Lease, Reported, Reports
 from ddlp.core.schedule import Made
 from ddlp.workers.reporter import Reporter
@@ -23,6 +23,8 @@ class Server:
         self.reports: list[Reports] = []
         self.denied: set[int] = set()
         self.away = False
+        self.most = 1000
+        """Reports that it takes at once."""
         self.asked = threading.Event()
         self.may_answer = threading.Event()
 
@@ -33,6 +35,8 @@ class Server:
         assert self.may_answer.wait(10)
         if self.away:
             raise Unavailable("no answer")
+        if len(body.made) + len(body.failed) > self.most:
+            raise TooLarge("send less")
         late = [entry.lease for entry in body.made if entry.lease.index in self.denied]
         denied = [Denied(lease=lease, reason="too late") for lease in late]
         return Reported(denied=denied).model_dump(mode="json")
@@ -114,3 +118,20 @@ def test_a_server_that_is_away_costs_the_reports_but_not_the_reporter(
     reporter.settle(10)
     assert [entry.lease.index for entry in server.reports[-1].made] == [1]
     assert (tmp_path / "0.batch").exists(), "the server may have taken it before it went"
+
+
+def test_what_is_too_large_for_one_report_goes_in_several(
+    server: Server, reporter: Reporter, tmp_path: Path
+) -> None:
+    server.most = 1
+    server.may_answer.set()
+    sent = [made(tmp_path, index) for index in range(5)]
+    for lease, done in sent:
+        reporter.made(lease, done)
+    lost = Failure(lease=Lease(run=RUN, epoch=0, index=9, token=9), reason="no")
+    reporter.failed(lost)
+    reporter.settle(10)
+    taken = [body for body in server.reports if len(body.made) + len(body.failed) == 1]
+    assert {c.lease.index for body in taken for c in body.made} == {0, 1, 2, 3, 4}
+    assert [f for body in taken for f in body.failed] == [lost]
+    assert len(taken) == 6

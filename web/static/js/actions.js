@@ -29,8 +29,8 @@
     if (field.type !== "number" && field.dataset.number === undefined) return field.value;
     const [scale, number] = [Number(field.dataset.scale ?? 1), Number(field.value)];
     if (scale !== 1) return Math.round(number * scale);
-    // A whole number that JavaScript would round goes as it was typed; the server reads it.
-    return Number.isInteger(number) && !Number.isSafeInteger(number) ? field.value : number;
+    // A whole number that JavaScript would round goes as it was typed.
+    return Number.isInteger(number) && !Number.isSafeInteger(number) ? JSON.rawJSON(field.value) : number;
   };
 
   // What a form says, as JSON: numbers and ticks as such; what is empty is left out, or null (data-empty="null"). A field may count only beside another one's
