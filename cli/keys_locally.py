@@ -13,7 +13,8 @@ from ddlp.core.messages.keys import KeyCreate
 from ddlp.core.settings import load_settings
 from ddlp.core.types import Scope
 from ddlp.server import keys
-from ddlp.server.database import Database, migrate
+from ddlp.server.database import Database
+from ddlp.server.ownership import migrate_beside
 
 
 def create(name: str, scope: Scope) -> dict[str, Any]:
@@ -47,7 +48,7 @@ def _database() -> Iterator[tuple[Database, Session]]:
     """The server's database, brought up to this version."""
     database = Database(load_settings().database)
     try:
-        migrate(database.engine)
+        migrate_beside(database)
         with database.session() as session:
             yield database, session
     finally:

@@ -8,15 +8,15 @@ from pydantic import SecretStr
 
 from ddlp.core.settings import Settings
 from ddlp.server import keys
-from ddlp.server.database import Database, migrate
+from ddlp.server.database import Database
+from ddlp.server.ownership import while_unowned
 
 
 def make_own_key(settings: Settings) -> SecretStr:
     """A key of scope work in place of the one of the last start."""
     database = Database(settings.database)
     try:
-        migrate(database.engine)
-        with database.session() as session:
+        with while_unowned(database), database.session() as session:
             return SecretStr(keys.replace_own(session, time.time()).key)
     finally:
         database.close()

@@ -31,9 +31,10 @@ def run_server(settings: Settings, *, checked: bool = False) -> None:
     if not checked:
         check_settings(settings)
     listener = listen(settings.host, settings.port)
-    app = create_app(open_context(settings))
+    here = settings.model_copy(update={"url": None, "port": listener.getsockname()[1]})
+    context = open_context(here)
     config = uvicorn.Config(
-        app,
+        create_app(context),
         log_config=None,
         log_level="warning",
         timeout_graceful_shutdown=_GRACE_S,
@@ -41,9 +42,12 @@ def run_server(settings: Settings, *, checked: bool = False) -> None:
         http=bounded_protocol(settings),
         ws="none",
     )
-    here = settings.model_copy(update={"url": None, "port": listener.getsockname()[1]})
+    server = uvicorn.Server(config)
+    context.ownership.when_lost = lambda: setattr(server, "should_exit", True)
     print(f"DDLP serves {here.server_url}", flush=True)
-    uvicorn.Server(config).run(sockets=[listener])
+    server.run(sockets=[listener])
+    if context.ownership.lost is not None:
+        raise context.ownership.lost
 
 
 def listen(host: str, port: int) -> socket.socket:

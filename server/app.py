@@ -16,11 +16,12 @@ from ddlp.server.attempts import Attempts
 from ddlp.server.board import Board
 from ddlp.server.broker import Broker
 from ddlp.server.context import Context
-from ddlp.server.database import Database, migrate, words_of
+from ddlp.server.database import Database, words_of
 from ddlp.server.demo import Demo
 from ddlp.server.dispatcher import Dispatcher
 from ddlp.server.keys import Keyring
 from ddlp.server.notary import Notary
+from ddlp.server.ownership import Ownership
 from ddlp.server.packer import Packer
 from ddlp.server.routes import (
     audit,
@@ -93,13 +94,21 @@ def create_api(context: Context) -> FastAPI:
 
 
 def open_context(settings: Settings) -> Context:
-    """Connect, migrate and start; raises with a remedy when something is not there."""
+    """Connect, become the owner of the database, migrate and start; else say what is not there."""
     if settings.redis_url is None:
         raise InvalidInput("DDLP_REDIS_URL is not set; start all parts together with: ddlp up")
     broker = Broker(settings.redis_url)
     broker.check()
     database = Database(settings.database)
-    migrate(database.engine)
+    ownership = Ownership.take(database, settings.server_url)
+    try:
+        return _start(settings, database, ownership, broker)
+    except BaseException:
+        ownership.stop()
+        raise
+
+
+def _start(settings: Settings, database: Database, ownership: Ownership, broker: Broker) -> Context:
     dispatcher = Dispatcher(database, Board(settings), broker.send)
     scanner = Scanner(database, settings)
     packer = Packer(database, settings, broker.send_pack, scanner.begin, dispatcher.now)
@@ -113,7 +122,10 @@ def open_context(settings: Settings) -> Context:
     demo = Demo(database, settings, dispatcher, scanner)
     keyring = Keyring(database, attempts=Attempts(settings.max_unknown_keys))
     keyring.start()
-    return Context(settings, database, dispatcher, broker, scanner, packer, notary, demo, keyring)
+    ownership.start()
+    return Context(
+        settings, database, ownership, dispatcher, broker, scanner, packer, notary, demo, keyring
+    )
 
 
 def close_context(context: Context) -> None:
@@ -125,10 +137,11 @@ def close_context(context: Context) -> None:
     context.scanner.stop()
     context.dispatcher.stop()
     context.broker.close()
-    context.database.close()
     own = context.settings.cpu_store_address.folder
-    if context.settings.cpu_store is None and own is not None:
+    if context.settings.cpu_store is None and own is not None and context.ownership.lost is None:
         shutil.rmtree(own, ignore_errors=True)
+    context.ownership.stop()
+    context.database.close()
 
 
 async def _report(_: Request, error: Exception) -> JSONResponse:

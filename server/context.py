@@ -20,6 +20,7 @@ from ddlp.server.dispatcher import Dispatcher
 from ddlp.server.keys import Keyring
 from ddlp.server.models import Run
 from ddlp.server.notary import Notary
+from ddlp.server.ownership import Ownership
 from ddlp.server.packer import Packer
 from ddlp.server.scanner import Scanner
 
@@ -30,6 +31,7 @@ class Context:
 
     settings: Settings
     database: Database
+    ownership: Ownership
     dispatcher: Dispatcher
     broker: Broker
     scanner: Scanner

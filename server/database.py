@@ -1,6 +1,6 @@
 """Connections to the database, and bringing its tables up to this version."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -10,7 +10,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import (
     ArgumentError,
@@ -25,20 +25,32 @@ import ddlp.migrations
 from ddlp.core.errors import InvalidInput, Unavailable
 
 _PATIENCE_S = 10
+_WROTE = "ddlp_wrote"
 
 
 class Database:
     """One engine and its sessions."""
 
     def __init__(self, url: str) -> None:
+        self.url = url
         self.engine = connect(url)
         self._sessions = sessionmaker(self.engine, expire_on_commit=False)
+        self._check: Callable[[Session], None] | None = None
+
+    def guard(self, check: Callable[[Session], None]) -> None:
+        """Have every transaction that writes call this before it commits; it may raise."""
+        event.listen(self.engine, "before_cursor_execute", _note_write)
+        self._check = check
 
     @contextmanager
     def session(self) -> Iterator[Session]:
         """A session that commits at the end, or rolls back on any error."""
         with self._sessions() as session, session.begin():
             yield session
+            if self._check is not None:
+                session.flush()
+                if session.connection().info.pop(_WROTE, False):
+                    self._check(session)
 
     def now(self) -> float:
         """The database's clock, in seconds since 1970."""
@@ -70,6 +82,12 @@ def connect(url: str) -> Engine:
             Path(engine.url.database).parent.mkdir(parents=True, exist_ok=True)
         event.listen(engine, "connect", _prepare_sqlite)
     return engine
+
+
+def _note_write(connection: Connection, _: object, statement: str, *__: object) -> None:
+    """Remember of a transaction that it does more than read."""
+    if statement.lstrip()[:6].upper() != "SELECT":
+        connection.info[_WROTE] = True
 
 
 def _prepare_sqlite(connection: Any, _: object) -> None:
@@ -111,18 +129,16 @@ def alembic_config(engine: Engine) -> Config:
     return config
 
 
+def is_current(engine: Engine) -> bool:
+    """Whether the tables are of this version."""
+    head = ScriptDirectory.from_config(alembic_config(engine)).get_current_head()
+    return _revision(engine) == head
+
+
 def migrate(engine: Engine) -> None:
     """Bring the tables up to this version; a database of a newer version is left alone."""
     config = alembic_config(engine)
-    try:
-        with engine.connect() as connection:
-            current = MigrationContext.configure(connection).get_current_revision()
-    except DatabaseError as error:
-        where = engine.url.render_as_string(hide_password=True)
-        raise Unavailable(
-            f"the database at {where} cannot be reached or read ({error.orig}); start or mend it, "
-            "or use another DDLP_DATABASE_URL or DDLP_HOME"
-        ) from error
+    current = _revision(engine)
     script = ScriptDirectory.from_config(config)
     if current is not None:
         try:
@@ -134,3 +150,16 @@ def migrate(engine: Engine) -> None:
             ) from error
     if current != script.get_current_head():
         command.upgrade(config, "head")
+
+
+def _revision(engine: Engine) -> str | None:
+    """The version of the tables; None where there are none."""
+    try:
+        with engine.connect() as connection:
+            return MigrationContext.configure(connection).get_current_revision()
+    except DatabaseError as error:
+        where = engine.url.render_as_string(hide_password=True)
+        raise Unavailable(
+            f"the database at {where} cannot be reached or read ({error.orig}); start or mend it, "
+            "or use another DDLP_DATABASE_URL or DDLP_HOME"
+        ) from error

@@ -29,6 +29,7 @@ from ddlp.server.board import ActiveRun, Board
 from ddlp.server.database import Database, words_of
 from ddlp.server.identity import Identity
 from ddlp.server.models import Run
+from ddlp.server.ownership import OwnershipLost
 from ddlp.server.remainder import samples_left
 from ddlp.server.serving import Hungry
 
@@ -156,6 +157,9 @@ class Dispatcher:
                 self._again = [call for call in calls if call is not bad.call]
                 self._hungry = hungry
                 self._reload()
+            except OwnershipLost as lost:
+                self._refuse(calls, lost)
+                return
             except Exception as error:  # the border of the thread: report to all who wait, go on
                 log.exception("a group could not be written; reading the board again")
                 self._give_up(calls, error)
@@ -178,7 +182,7 @@ class Dispatcher:
                 for run in self._board.runs.values():
                     news = run.telemetry.take(now, all_of_it=True)
                     rollups.save_news(session, run.id, news)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, OwnershipLost) as error:
             log.warning("the last second's figures are lost: %s", error)
 
     def _gather(self) -> list[_Call]:
@@ -323,6 +327,16 @@ class Dispatcher:
             if is_news and batches >= schedule.limits.calibration_batches:
                 ledger.save_pace(session, session.get_one(Run, run.id), device, member, now)
                 run.paces_saved[device] = batches
+
+    def _refuse(self, calls: list[_Call], lost: OwnershipLost) -> None:
+        """Nothing more can be written: tell everyone who asks, until the server ends."""
+        while True:
+            for answer in [*(c.answer for c in calls), *(h.answer for h in self._hungry)]:
+                _settle(answer, lost)
+            self._hungry = []
+            if self._stopping.is_set():
+                return
+            calls = self._gather()
 
     def _give_up(self, calls: list[_Call], error: Exception) -> None:
         """Nothing was written: tell everyone, and read the board back when that works."""

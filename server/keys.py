@@ -121,7 +121,7 @@ class Keyring(threading.Thread):
             try:
                 self.save_uses()
                 self.read()
-            except SQLAlchemyError as error:
+            except (SQLAlchemyError, Unavailable) as error:
                 log.warning("keys cannot be read now (%s); those known stay good", error)
 
     def stop(self) -> None:
@@ -131,7 +131,7 @@ class Keyring(threading.Thread):
             self.join(timeout=10)
         try:
             self.save_uses(every=True)
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, Unavailable) as error:
             log.warning("when keys were used last is lost: %s", error)
 
     def check(self, key: str) -> Identity | None:

@@ -3,7 +3,7 @@
 import uuid
 from typing import Any
 
-from sqlalchemy import JSON, ForeignKey, Index, String, Text, UniqueConstraint, false, true
+from sqlalchemy import JSON, ForeignKey, Index, Integer, String, Text, UniqueConstraint, false, true
 from sqlalchemy.orm import Mapped, mapped_column
 
 from ddlp.server.figure_models import HostEnergy, Rollup, RunRead, RunTrace, Tally
@@ -27,6 +27,7 @@ __all__ = [
     "Run",
     "RunRead",
     "RunTrace",
+    "ServerOwner",
     "Tally",
 ]
 
@@ -309,6 +310,21 @@ class ApiKey(Base):
     created_at: Mapped[float]
     last_used_at: Mapped[float | None]
     revoked_at: Mapped[float | None]
+
+
+class ServerOwner(Base):
+    """The one server that may write, in the one row of its table: `server/ownership.py`."""
+
+    __tablename__ = "server_owner"
+
+    id: Mapped[int] = mapped_column(Integer, primary_key=True, autoincrement=False)
+    epoch: Mapped[int]
+    """Raised by each server that becomes the owner."""
+    host: Mapped[str] = mapped_column(String(255))
+    pid: Mapped[int]
+    address: Mapped[str] = mapped_column(Text)
+    since: Mapped[float]
+    seen_at: Mapped[float]
 
 
 class AuditEvent(Base):

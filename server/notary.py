@@ -8,6 +8,7 @@ import threading
 
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from ddlp.core.errors import Unavailable
 from ddlp.server import certificates
 from ddlp.server.database import Database
 
@@ -30,7 +31,7 @@ class Notary(threading.Thread):
             try:
                 while self.seal_one() and not self._stopping.is_set():
                     pass
-            except SQLAlchemyError as error:
+            except (SQLAlchemyError, Unavailable) as error:
                 log.warning("certificates cannot be sealed now (%s); trying again", error)
             self._stopping.wait(_PERIOD_S)
 

@@ -44,7 +44,7 @@ def prongs(plane: Plane) -> Plane:
 def context(plane: Plane) -> Context:
     nothing = cast("Any", None)
     rest = [nothing] * 6
-    return Context(plane.settings, plane.database, plane.dispatcher, *rest)
+    return Context(plane.settings, plane.database, nothing, plane.dispatcher, *rest)
 
 
 def switch(plane: Plane, run: uuid.UUID, strategy: str, window: int | None = None) -> RunInfo:
