@@ -1,5 +1,8 @@
 """Sizes and times in units that people read."""
 
+import math
+from collections.abc import Iterable
+
 _SIZES = (("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3))
 
 
@@ -27,10 +30,35 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
+JOULES = {"J": 1.0, "mJ": 1e-3, "µJ": 1e-6}
+"""Units of energy, each with what one of it is in joules."""
+
+
 def joules(value: float | None) -> str:
     """Joules in a unit that suits them; what is not known is no number."""
+    unit = joule_unit([value])
+    return "—" if value is None else f"{joules_in(value, unit)} {unit}"
+
+
+def joule_unit(values: Iterable[float | None]) -> str:
+    """The unit in which all of a column is read: the one that suits its largest figure."""
+    most = max((value for value in values if value is not None), default=0.0)
+    if not 0 < most < 0.01:
+        return "J"
+    return "mJ" if most >= 1e-5 else "µJ"
+
+
+def joules_in(value: float | None, unit: str) -> str:
+    """Joules as a number of some unit, with three digits that count and no power of ten."""
     if value is None:
         return "—"
-    if 0 < value < 0.01:
-        return f"{1e3 * value:.3g} mJ" if value >= 1e-5 else f"{1e6 * value:.3g} µJ"
-    return f"{value:,.0f} J" if value >= 100 else f"{value:.3g} J"
+    return digits(value / JOULES[unit])
+
+
+def digits(value: float) -> str:
+    """A number with three digits that count, written out: never 1e-05 or 1.2e+03."""
+    if abs(value) >= 100 or not value:
+        return f"{value:,.0f}"
+    places = min(9, 2 - math.floor(math.log10(abs(value))))
+    text = f"{value:.{places}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

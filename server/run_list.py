@@ -39,12 +39,18 @@ class RunPage:
 
 
 @dataclass(frozen=True)
-class Made:
-    """Batches of all epochs of a run."""
+class Delivered:
+    """Batches of all epochs of a run that trainers consumed, by who made them."""
 
     cpu: int = 0
     csd: int = 0
-    consumed: int = 0
+    taken_over: int = 0
+    """Those that another run had delivered before this one went on."""
+
+    @property
+    def batches(self) -> int:
+        """All of them."""
+        return self.cpu + self.csd + self.taken_over
 
 
 @dataclass(frozen=True)
@@ -119,13 +125,14 @@ def choices(session: Session) -> RunChoices:
     return RunChoices(*found)
 
 
-def made(session: Session, run_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Made]:
+def delivered(session: Session, run_ids: Sequence[uuid.UUID]) -> dict[uuid.UUID, Delivered]:
     """How far runs have come."""
-    sums = (func.sum(Epoch.made_cpu), func.sum(Epoch.made_csd), func.sum(Epoch.consumed))
+    before = func.coalesce(Epoch.segments[(0, "position")].as_integer(), 0)
+    sums = (func.sum(Epoch.consumed), func.sum(Epoch.consumed_csd), func.sum(before))
     query = select(Epoch.run_id, *sums).where(Epoch.run_id.in_(run_ids)).group_by(Epoch.run_id)
     return {
-        run_id: Made(int(cpu), int(csd), int(consumed))
-        for run_id, cpu, csd, consumed in session.execute(query)
+        run_id: Delivered(int(consumed) - int(csd) - int(taken_over), int(csd), int(taken_over))
+        for run_id, consumed, csd, taken_over in session.execute(query)
     }
 
 

@@ -6,7 +6,7 @@ from urllib.parse import urlencode
 from ddlp.core.messages import RunInfo
 from ddlp.core.messages.comparison import ComparisonInfo, FigureInfo, GroupInfo
 from ddlp.core.messages.reports import PartReport, RunReport
-from ddlp.core.units import duration, joules, size
+from ddlp.core.units import JOULES, duration, joule_unit, joules_in, size
 from ddlp.server.figures import APART
 from ddlp.web.spent_views import SpentView, spent_view
 
@@ -79,7 +79,7 @@ _FIGURES = {
     "images_per_s": _Figure("delivered", "images/s", True),
     "seconds": _Figure("took", "s", False),
     "wait_share": _Figure("trainer's time spent waiting", "share", False),
-    "joules_per_image": _Figure("energy an image", "J", False),
+    "joules_per_image": _Figure("energy per image", "J", False),
     "cpu_s_per_1000_images": _Figure("CPU seconds for 1,000 images", "cpu s", False),
     "memory_byte_s_per_1000_images": _Figure("memory × time for 1,000 images", "byte s", False),
     "cpu_share_of_images": _Figure("images made by the CPU", "share"),
@@ -105,7 +105,7 @@ def compare_view(
         ],
         same=_same(found, reports),
         figures=[
-            (figure.label, [_cell(name, group) for group in found.groups])
+            (figure.label, _cells(name, found.groups))
             for name, figure in _FIGURES.items()
             if any(_mean(group, name) is not None for group in found.groups)
         ],
@@ -175,24 +175,37 @@ def _mean(group: GroupInfo, name: str) -> float | None:
     return entry.mean if entry else None
 
 
-def _cell(name: str, group: GroupInfo) -> Cell:
-    entry = group.figures.get(name)
+def _cells(name: str, groups: list[GroupInfo]) -> list[Cell]:
+    """A row: one unit in all of it, changes beside the first."""
+    unit = _FIGURES[name].unit
+    means = [_mean(group, name) for group in groups]
+    if unit == "J":
+        unit = joule_unit(means)
+    return [
+        _cell(name, group.figures.get(name), unit, _change_of(name, group, means[0]))
+        for group in groups
+    ]
+
+
+def _cell(name: str, entry: FigureInfo | None, unit: str, change: str) -> Cell:
     if entry is None or entry.mean is None:
         return Cell("—", "", "")
-    unit = _FIGURES[name].unit
     figure = _amount(entry.mean, unit)
     if entry.half_interval is not None:
         figure += f" ± {_amount(entry.half_interval, unit)}"
-    return Cell(figure, _change(entry), _verdict(name, entry))
+    return Cell(figure, change, _verdict(name, entry))
 
 
-def _change(entry: FigureInfo) -> str:
-    if entry.change is None:
+def _change_of(name: str, group: GroupInfo, base: float | None) -> str:
+    """Relative to the base; of a share in points, since percent of percent mislead."""
+    entry = group.figures.get(name)
+    if entry is None or entry.change is None or base is None:
         return ""
-    words = f"{100 * entry.change:+.1f} %"
+    of, unit = (100 * base, "points") if _FIGURES[name].unit == "share" else (100.0, "%")
+    words = f"{of * entry.change:+.1f} {unit}"
     if entry.change_low is None or entry.change_high is None:
         return words
-    return f"{words} (95 %: {100 * entry.change_low:+.1f} to {100 * entry.change_high:+.1f} %)"
+    return f"{words} (95 %: {of * entry.change_low:+.1f} to {of * entry.change_high:+.1f} {unit})"
 
 
 def _verdict(name: str, entry: FigureInfo) -> str:
@@ -209,8 +222,8 @@ def _verdict(name: str, entry: FigureInfo) -> str:
 def _amount(value: float, unit: str) -> str:
     if unit == "share":
         return f"{100 * value:.1f} %"
-    if unit == "J":
-        return joules(value)
+    if unit in JOULES:
+        return f"{joules_in(value, unit)} {unit}"
     if unit == "s":
         return duration(value) if value >= 60 else f"{value:.3g} s"
     if unit == "byte s":
@@ -234,7 +247,7 @@ def _sentence(found: ComparisonInfo, base: GroupInfo, place: int) -> str:
     if speed is not None and speed.change is not None:
         parts.append(("delivered {} images/s", speed.change))
     if energy is not None and energy.change is not None:
-        parts.append(("used {} joules an image", energy.change))
+        parts.append(("used {} joules per image", energy.change))
     if not parts:
         return f"What {me} changed against {them} is not known: one of them delivered nothing."
     (first, change), *rest = parts

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ddlp.core.messages import RunInfo
 from ddlp.core.messages.reports import DeviceReport, Joules
-from ddlp.core.units import joules
+from ddlp.core.units import digits, joule_unit, joules_in
 from ddlp.server.figures import APART, PRONGS
 
 _SOURCES = {
@@ -39,47 +39,65 @@ class EnergyView:
     """What hosts and drives would have used anyway."""
 
 
+@dataclass(frozen=True)
+class _Units:
+    """One unit for each column, so that its figures can be compared by eye."""
+
+    per_image: str
+    total: str
+
+
 def energy_view(devices: list[DeviceReport], made: int) -> EnergyView:
     """Rows by device; what serves all images is divided by all that were made."""
-    rows = [(entry.source, row) for entry in devices for row in _rows(entry, made)]
+    known = [(entry, joules) for entry in devices for joules in entry.energy]
+    units = _Units(
+        per_image=joule_unit(_per_image(entry, joules, made) for entry, joules in known),
+        total=joule_unit(joules.joules for _, joules in known),
+    )
+    rows = [(entry.source, _row(entry, joules, made, units)) for entry, joules in known]
     return EnergyView(
         rows=[row for source, row in rows if source != APART],
         apart=[row for source, row in rows if source == APART],
     )
 
 
-def _rows(entry: DeviceReport, made: int) -> list[EnergyRow]:
+def _row(entry: DeviceReport, known: Joules, made: int, units: _Units) -> EnergyRow:
+    return EnergyRow(
+        device=entry.device or _SOURCES.get(entry.source, entry.source),
+        what=_SOURCES.get(entry.source, entry.source),
+        emulated=entry.emulated,
+        watts=_watts(known),
+        per_image=_with_unit(_per_image(entry, known, made), units.per_image),
+        total=_with_unit(known.joules, units.total),
+        provenance=known.provenance.value,
+        method=known.method,
+    )
+
+
+def _per_image(entry: DeviceReport, known: Joules, made: int) -> float | None:
     images = entry.images if entry.source in PRONGS else made
-    return [
-        EnergyRow(
-            device=entry.device or _SOURCES.get(entry.source, entry.source),
-            what=_SOURCES.get(entry.source, entry.source),
-            emulated=entry.emulated,
-            watts=_watts(known),
-            per_image=joules(known.joules / images if known.joules and images else None),
-            total=joules(known.joules),
-            provenance=known.provenance.value,
-            method=known.method,
-        )
-        for known in entry.energy
-    ]
+    return known.joules / images if known.joules and images else None
+
+
+def _with_unit(value: float | None, unit: str) -> str:
+    return "—" if value is None else f"{joules_in(value, unit)} {unit}"
 
 
 def _watts(known: Joules) -> str:
     """The mean over the seconds that the joules cover."""
     if known.joules is None or not known.period_s:
         return "—"
-    return f"{known.joules / known.period_s:.3g} W"
+    return f"{digits(known.joules / known.period_s)} W"
 
 
-def joules_per_image(info: RunInfo) -> tuple[str, str]:
+def joules_per_image(info: RunInfo) -> tuple[float | None, str]:
     """Over all that worked, with how it is known; unknown as soon as one part of it is."""
     made = {source: images for source, images in info.images.items() if images}
     working = [entry for entry in info.energy if not entry.apart]
     unknown = [entry for entry in working if entry.source in made and entry.joules is None]
     known = [entry for entry in working if entry.joules is not None]
     if unknown or not made or not known:
-        return "—", "unavailable"
+        return None, "unavailable"
     total = sum(entry.joules for entry in known if entry.joules is not None)
     how = " + ".join(sorted({entry.provenance for entry in known}))
-    return joules(total / sum(made.values())), how
+    return total / sum(made.values()), how

@@ -78,7 +78,7 @@ def _read(
             infos=runs.infos(session, found.rows),
             counts=run_list.counts(session, asked),
             choices=run_list.choices(session),
-            made=run_list.made(session, [row.id for row in found.rows]),
+            delivered=run_list.delivered(session, [row.id for row in found.rows]),
             rates=rates,
             next=found.next,
             previous=found.previous,

@@ -11,7 +11,7 @@ from ddlp.core.messages import DeviceInfo, RunInfo
 from ddlp.core.messages.run_list import RunListQuery, RunSort
 from ddlp.core.types import Prong, RunState
 from ddlp.core.units import duration, per_second
-from ddlp.server.run_list import LiveRate, Made, RunChoices
+from ddlp.server.run_list import Delivered, LiveRate, RunChoices
 from ddlp.web.energy_views import joules_per_image
 
 _DAY_S = 86_400.0
@@ -32,13 +32,15 @@ class RunRow:
     percent: int
     cpu_percent: float
     csd_percent: float
+    taken_over_percent: float
     progress: str
-    """The two-sided bar in words."""
+    """The two-sided bar in words: what was delivered, as its number says."""
     emulated: bool
     images_per_s: str
     live: bool
     wait: str
-    joules: str
+    millijoules: str
+    """Per image; in one unit and with as many decimals in all rows."""
     provenance: str | None
     bad: str
     created_at: float
@@ -106,7 +108,7 @@ class ListFacts:
     infos: list[RunInfo]
     counts: Mapping[RunState, int]
     choices: RunChoices
-    made: Mapping[uuid.UUID, Made] = field(default_factory=dict)
+    delivered: Mapping[uuid.UUID, Delivered] = field(default_factory=dict)
     rates: Mapping[uuid.UUID, LiveRate] = field(default_factory=dict)
     next: str | None = None
     previous: str | None = None
@@ -115,7 +117,7 @@ class ListFacts:
 def run_list_view(facts: ListFacts, asked: RunListQuery) -> RunListView:
     """All that the list shows."""
     rows = [
-        run_row(info, facts.made.get(info.id, Made()), facts.rates.get(info.id))
+        run_row(info, facts.delivered.get(info.id, Delivered()), facts.rates.get(info.id))
         for info in facts.infos
     ]
     total = sum(facts.counts.values())
@@ -135,13 +137,14 @@ def run_list_view(facts: ListFacts, asked: RunListQuery) -> RunListView:
     )
 
 
-def run_row(info: RunInfo, made: Made, rate: LiveRate | None) -> RunRow:
+def run_row(info: RunInfo, delivered: Delivered, rate: LiveRate | None) -> RunRow:
     """A run as one line of the list."""
     # An open-ended run is shown as far as it has come, and one epoch more.
-    epochs = info.epochs or 1 + made.consumed // max(1, info.batches)
+    epochs = info.epochs or 1 + delivered.batches // max(1, info.batches)
     batches = max(1, info.batches * epochs)
-    cpu, csd = (min(100.0, 100 * part / batches) for part in (made.cpu, made.csd))
-    percent = min(100, 100 * made.consumed // batches)
+    parts = (delivered.cpu, delivered.csd, delivered.taken_over)
+    cpu, csd, taken_over = (min(100.0, 100 * part / batches) for part in parts)
+    percent = min(100, 100 * delivered.batches // batches)
     per_image, how = joules_per_image(info)
     wait = rate.wait_share if rate else info.wait_share
     emulated = Prong.CSD.value in info.emulated
@@ -155,16 +158,18 @@ def run_row(info: RunInfo, made: Made, rate: LiveRate | None) -> RunRow:
         percent=percent,
         cpu_percent=round(cpu, 1),
         csd_percent=round(min(csd, 100 - cpu), 1),
+        taken_over_percent=round(min(taken_over, 100 - cpu - csd), 1),
         progress=(
-            f"{percent} % delivered; of all batches the CPU made {cpu:.0f} %, "
-            f"the {'emulated ' if emulated else ''}CSD {csd:.0f} %"
+            f"{percent} % of all batches delivered: {cpu:.0f} % made by the CPU, "
+            f"{csd:.0f} % by the {'emulated ' if emulated else ''}CSD"
+            + (f", {taken_over:.0f} % by the run before" if taken_over else "")
         ),
         emulated=emulated,
         images_per_s=_rate(info, rate),
         live=rate is not None,
         wait="—" if wait is None else f"{100 * wait:.1f} %",
-        joules=per_image,
-        provenance=None if per_image == "—" else how,
+        millijoules=_millijoules(per_image),
+        provenance=None if per_image is None else how,
         bad=f"{info.bad_samples:,}",
         created_at=info.created_at,
         duration=_lasted(info),
@@ -256,6 +261,12 @@ def _filters(asked: RunListQuery, choices: RunChoices) -> Filters:
 def _rate(info: RunInfo, rate: LiveRate | None) -> str:
     """What trainers receive now; of a run that is over, what they received on average."""
     return per_second(info.delivered_images_per_s if rate is None else rate.images_per_s)
+
+
+def _millijoules(joules: float | None) -> str:
+    if joules is None:
+        return "—"
+    return f"{1000 * joules:,.2f}" if joules >= 1e-5 or not joules else "< 0.01"
 
 
 def _seconds(info: RunInfo) -> float | None:

@@ -11,7 +11,7 @@ from ddlp.core.messages.reports import DeviceReport
 from ddlp.core.schedule import CHOICES, STRATEGIES
 from ddlp.core.schedule.limits import bad_allowed
 from ddlp.core.types import EpochState, Prong, RunState, Spending
-from ddlp.core.units import duration, per_second, size
+from ddlp.core.units import duration, joules, per_second, size
 from ddlp.server.snapshot import Snapshot
 from ddlp.web.energy_views import EnergyView, energy_view, joules_per_image
 from ddlp.web.front_views import Fronts, fronts_view
@@ -202,7 +202,7 @@ def _tiles(facts: RunFacts, seen: Snapshot | None) -> list[Tile]:
     else:
         first = Tile(per_second(info.delivered_images_per_s), "images/s delivered, on average")
     waiting = Tile("—" if wait is None else f"{100 * wait:.1f} %", "of training time spent waiting")
-    return [first, waiting, Tile(each, "per image", how), _time_tile(facts, seen)]
+    return [first, waiting, Tile(joules(each), "per image", how), _time_tile(facts, seen)]
 
 
 def _time_tile(facts: RunFacts, seen: Snapshot | None) -> Tile:

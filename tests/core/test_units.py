@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddlp.core.units import duration, size
+from ddlp.core.units import digits, duration, joule_unit, joules, joules_in, size
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,28 @@ def test_a_size_is_said_in_a_unit_that_it_fills(nbytes: float, words: str) -> No
 )
 def test_a_time_is_said_in_units_that_people_read(seconds: float, words: str) -> None:
     assert duration(seconds) == words
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [
+        (0, "0"),
+        (1234.5, "1,234"),
+        (99.96, "100"),
+        (9.99, "9.99"),
+        (0.0000123, "0.0000123"),
+        (2, "2"),
+    ],
+)
+def test_three_digits_count_and_none_is_a_power_of_ten(value: float, words: str) -> None:
+    assert digits(value) == words
+
+
+def test_a_column_is_read_in_the_unit_of_its_largest_figure() -> None:
+    column = [0.00251, None, 0.0138]
+    unit = joule_unit(column)
+    assert [joules_in(value, unit) for value in column] == ["0.00251", "—", "0.0138"]
+    assert (unit, joule_unit([0.00251]), joule_unit([None]), joule_unit([])) == (
+        "J", "mJ", "J", "J"
+    )  # fmt: skip
+    assert [joules(value) for value in (None, 0.0, 1e-6, 0.0025)] == ["—", "0 J", "1 µJ", "2.5 mJ"]

@@ -176,7 +176,7 @@ def test_batches_of_all_epochs_are_added_up(either_plane: Plane) -> None:
                     batches=10,
                     head=0,
                     tail=10,
-                    segments=[],
+                    segments=[] if number else [{"position": 1}],
                     dealt_head=0,
                     dealt_tail=0,
                     acknowledged=[],
@@ -184,11 +184,12 @@ def test_batches_of_all_epochs_are_added_up(either_plane: Plane) -> None:
                     made_cpu=4,
                     made_csd=2,
                     consumed=5,
+                    consumed_csd=2,
                     started_at=1.0,
                 )
             )
         session.flush()
-        assert run_list.made(session, [run.id]) == {run.id: run_list.Made(8, 4, 10)}
+        assert run_list.delivered(session, [run.id]) == {run.id: run_list.Delivered(5, 4, 1)}
 
 
 @pytest.mark.parametrize("cursor", ["x", "bm90aGluZw", "W10", "%%%"])

@@ -75,6 +75,24 @@ def test_two_runs_lie_over_each_other_and_their_difference_is_named(page: Page, 
     expect(page.locator("main")).to_contain_text("The same everywhere: dataset fruit")
 
 
+def test_curves_begin_at_the_start_and_not_before_it(page: Page, pair: Pair) -> None:
+    """Both runs had batches made before their trainers came: joules that belong to no curve."""
+    page.add_init_script(
+        """const fillText = CanvasRenderingContext2D.prototype.fillText;
+        window.words = [];
+        CanvasRenderingContext2D.prototype.fillText = function (text, ...rest) {
+            window.words.push(text);
+            return fillText.call(this, text, ...rest);
+        };"""
+    )
+    page.goto(address(pair.wrr, pair.mte))
+    expect(page.locator("#watts-chart canvas")).to_be_visible()
+    page.wait_for_function("window.words.some(word => word.endsWith(' W'))")
+    words = page.evaluate("window.words")
+    assert "0 s" in words
+    assert [word for word in words if word.startswith(("-", "−"))] == []
+
+
 def test_what_the_difference_changed_has_figures_with_units(page: Page, pair: Pair) -> None:
     page.goto(address(pair.wrr, pair.mte))
     base, other = cells(page, "figures", "delivered").all()

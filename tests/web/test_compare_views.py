@@ -122,6 +122,31 @@ def test_the_unknown_is_a_dash_and_what_nobody_knows_has_no_row() -> None:
     )
 
 
+def test_a_share_changes_by_points() -> None:
+    """2.3 % of waiting that become 26.2 % are no "+1042.8 %"."""
+    groups = [
+        group("a", wait_share=figure(0.023)),
+        group("b", wait_share=figure(0.262, 10.391)),
+        group("c", wait_share=repeated(0.0345, 0.5, -0.5, 1.5)),
+    ]
+    apart = different(strategy=["wrr", "mte", "cpu"])
+    [(label, [base, worse, unclear])] = compared(groups, apart).figures
+    assert label == "trainer's time spent waiting"
+    assert base == Cell("2.3 %", "", "")
+    assert worse == Cell("26.2 %", "+23.9 points", "worse")
+    assert unclear.change == "+1.1 points (95 %: -1.1 to +3.4 points)"
+    assert unclear.verdict == "same"
+
+
+def test_a_row_of_energies_has_one_unit() -> None:
+    groups = [
+        group("a", joules_per_image=figure(0.0138)),
+        group("b", joules_per_image=figure(0.00251, -0.82)),
+    ]
+    [(_, cells)] = compared(groups).figures
+    assert [cell.figure for cell in cells] == ["0.0138 J", "0.00251 J"]
+
+
 @pytest.mark.parametrize(
     ("name", "mean", "said"),
     [
@@ -130,7 +155,7 @@ def test_the_unknown_is_a_dash_and_what_nobody_knows_has_no_row() -> None:
         ("seconds", 3.21, "3.21 s"),
         ("seconds", 75.0, "1 min 15 s"),
         ("wait_share", 0.4567, "45.7 %"),
-        ("joules_per_image", 0.0012, "1.2 mJ"),
+        ("joules_per_image", 0.0012, "0.0012 J"),
         ("cpu_s_per_1000_images", 2.5, "2.5 cpu s"),
         ("memory_byte_s_per_1000_images", 2.5e9, "2.5 GB × s"),
     ],
@@ -145,7 +170,7 @@ def test_with_one_run_each_nobody_can_say_how_sure_it_is() -> None:
         group("b", images_per_s=figure(112.0, 0.12), joules_per_image=figure(1.9, -0.05)),
     ]
     assert compared(groups).summary == (
-        "mte delivered 12 % more images/s than wrr and used 5.0 % fewer joules an image; "
+        "mte delivered 12 % more images/s than wrr and used 5.0 % fewer joules per image; "
         "with one run each it cannot be said how sure that is."
     )
 
@@ -166,7 +191,7 @@ def test_of_a_run_that_delivered_nothing_yet_only_the_energy_is_compared() -> No
         group("a", images_per_s=figure(100.0), joules_per_image=figure(2.0)),
         group("b", joules_per_image=figure(3.0, 0.5)),
     ]
-    assert compared(groups).summary.startswith("mte used 50 % more joules an image than wrr;")
+    assert compared(groups).summary.startswith("mte used 50 % more joules per image than wrr;")
 
 
 def test_groups_are_called_by_their_strategy_where_only_that_tells_them_apart() -> None:

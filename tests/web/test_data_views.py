@@ -14,7 +14,7 @@ from ddlp.core.messages import (
     ScanInfo,
 )
 from ddlp.core.types import BadPolicy, DatasetState, Prong
-from ddlp.server.run_list import Made
+from ddlp.server.run_list import Delivered
 from ddlp.web.data_views import DatasetView, bad_view, dataset_view, rejected_rows
 from ddlp.web.run_list_views import run_row
 from tests.web.examples import page, run_info
@@ -86,7 +86,7 @@ def test_a_bad_sample_is_a_row_with_a_picture() -> None:
 def test_bad_samples_are_seen_at_a_glance(count: int, chips: list[str], cell: str) -> None:
     info = run_info(bad_samples=count)
     assert page(info).chips[4:] == chips
-    assert run_row(info, Made(), None).bad == cell
+    assert run_row(info, Delivered(), None).bad == cell
 
 
 def test_a_ready_dataset_is_described() -> None:

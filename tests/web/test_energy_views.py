@@ -47,3 +47,15 @@ def test_joules_have_three_digits_or_no_fraction(joules: float, text: str) -> No
     known = Joules(joules=joules, provenance=Provenance.MEASURED, method="x", period_s=1.0)
     [row] = energy_view([device_report("cpu", "cpu-vm", energy=[known])], 100).rows
     assert row.total == text
+
+
+def test_a_column_has_one_unit_and_no_powers_of_ten() -> None:
+    def known(joules: float) -> list[Joules]:
+        return [Joules(joules=joules, provenance=Provenance.MODELLED, method="x", period_s=2.0)]
+
+    small = device_report("csd", "csd0", energy=known(0.00992))
+    large = device_report("cpu", "cpu-vm", energy=known(3456.0))
+    found = energy_view([large, small], 100).rows
+    assert [row.watts for row in found] == ["1,728 W", "0.00496 W"]
+    assert [row.per_image for row in found] == ["34.6 J", "0.0000992 J"]
+    assert [row.total for row in found] == ["3,456 J", "0.00992 J"]

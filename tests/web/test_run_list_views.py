@@ -12,7 +12,7 @@ from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.messages import DeviceInfo, RoomInfo, RunInfo
 from ddlp.core.messages.run_list import RunListQuery, RunSort
 from ddlp.core.types import DeviceKind, Prong, RunState
-from ddlp.server.run_list import LiveRate, Made, RunChoices
+from ddlp.server.run_list import Delivered, LiveRate, RunChoices
 from ddlp.web.run_list_views import (
     ListFacts,
     RunListView,
@@ -29,8 +29,8 @@ CHOICES = RunChoices(["fruit", "trees"], ["mte", "wrr"], ["small"])
 DAY_S = 86_400.0
 
 
-def row(made: Made | None = None, rate: LiveRate | None = None, **changes: Any) -> RunRow:
-    return run_row(run_info(**changes), made or Made(), rate)
+def row(delivered: Delivered | None = None, rate: LiveRate | None = None, **changes: Any) -> RunRow:
+    return run_row(run_info(**changes), delivered or Delivered(), rate)
 
 
 def listed(
@@ -48,19 +48,19 @@ def given(place: str) -> dict[str, list[str]]:
 
 
 def test_a_row_says_what_the_run_is_and_how_far() -> None:
-    found = row(Made(cpu=120, csd=60, consumed=150), name="r50")
+    found = row(Delivered(cpu=100, csd=50), name="r50")
     assert (found.key, found.name, found.state) == (uuid.UUID(int=1).hex, "r50", "running")
     assert found.what == "fruit · wrr · imagenet-train"
-    assert (found.percent, found.cpu_percent, found.csd_percent) == (75, 60.0, 30.0)
+    assert (found.percent, found.cpu_percent, found.csd_percent) == (75, 50.0, 25.0)
     assert found.progress == (
-        "75 % delivered; of all batches the CPU made 60 %, the emulated CSD 30 %"
+        "75 % of all batches delivered: 50 % made by the CPU, 25 % by the emulated CSD"
     )
     assert found.duration == "10 s"
 
 
 def test_what_is_not_known_is_a_dash_and_never_a_zero() -> None:
     found = row(started_at=None, ended_at=None)
-    unknown = (found.images_per_s, found.wait, found.joules, found.duration)
+    unknown = (found.images_per_s, found.wait, found.millijoules, found.duration)
     assert unknown == ("—", "—", "—", "—")
     assert found.provenance is None
     assert not found.live
@@ -74,9 +74,15 @@ def test_what_is_known_to_be_nothing_is_a_zero() -> None:
 def test_energy_says_how_it_is_known() -> None:
     used = [energy("cpu", 50.0), energy("csd", 30.0, "measured")]
     found = row(images={"cpu": 100, "csd": 100}, energy=used)
-    assert (found.joules, found.provenance) == ("0.4 J", "measured + modelled")
+    assert (found.millijoules, found.provenance) == ("400.00", "measured + modelled")
     partly = row(images={"cpu": 100, "csd": 100}, energy=[*used[:1], energy("csd", None)])
-    assert (partly.joules, partly.provenance) == ("—", None)
+    assert (partly.millijoules, partly.provenance) == ("—", None)
+
+
+def test_energies_of_a_list_are_in_one_unit_with_one_number_of_decimals() -> None:
+    for used, said in ((1.38, "13.80"), (0.251, "2.51"), (2345.6, "23,456.00"), (1e-4, "< 0.01")):
+        found = row(images={"cpu": 100, "csd": 0}, energy=[energy("cpu", used)])
+        assert found.millijoules == said
 
 
 def test_a_live_run_says_what_the_trainer_gets_now_and_one_that_is_over_its_mean() -> None:
@@ -105,8 +111,16 @@ def test_a_row_of_a_run_that_goes_on_lasts_until_now() -> None:
 
 
 def test_bars_never_overlap_however_often_batches_were_made() -> None:
-    found = row(Made(cpu=150, csd=120, consumed=999))
+    found = row(Delivered(cpu=150, csd=120))
     assert (found.percent, found.cpu_percent, found.csd_percent) == (100, 75.0, 25.0)
+
+
+def test_the_bar_shows_what_its_number_says() -> None:
+    found = row(Delivered(cpu=40, csd=20, taken_over=50))
+    parts = (found.cpu_percent, found.csd_percent, found.taken_over_percent)
+    assert parts == (20.0, 10.0, 25.0)
+    assert sum(parts) == found.percent == 55
+    assert found.progress.endswith("10 % by the emulated CSD, 25 % by the run before")
 
 
 @pytest.mark.parametrize(("emulated", "said"), [(["csd"], True), ([], False)])

@@ -13,24 +13,24 @@
       const [sum, value] = [sums.get(at) ?? 0, series[source][figure][i]];
       sums.set(at, sum === null || value === null ? null : sum + value);
     }));
-    // What is unknown in part is unknown, and no line along the bottom.
-    const times = [...sums.keys()].filter((at) => sums.get(at) !== null).sort((a, b) => a - b);
-    const first = started ? Math.floor(Number(started)) : times[0];
-    return [times.map((at) => at - first), times.map((at) => sums.get(at))];
+    // What is unknown in part is unknown, and no line along the bottom. What was made before the start is in the figures, not in the curve.
+    const first = started === undefined ? Math.min(...sums.keys()) : Math.floor(Number(started));
+    const times = [...sums.keys()].filter((at) => sums.get(at) !== null && at >= first).sort((a, b) => a - b);
+    return { at: times.map((at) => at - first), values: times.map((at) => sums.get(at)) };
   };
 
   const draw = (place, all) => {
     const { figure, unit } = place.dataset;
     // Watts that nobody knows are no line along the bottom.
     const known = (run) => figure !== "watts" || run.unmetered === undefined;
-    const drawn = all.map((series, i) => ({ run: runs[i], table: curve(series, runs[i].started, figure) })).filter(({ run, table }) => table[0].length && known(run));
+    const drawn = all.map((series, i) => ({ run: runs[i], line: curve(series, runs[i].started, figure) })).filter(({ run, line }) => line.at.length && known(run));
     if (!drawn.length) {
       place.classList.remove("chart");
       place.textContent = "Nothing to draw yet.";
       return;
     }
-    const lines = drawn.map(({ run, table }) => ({ label: run.run, colour: `--run-${run.number}`, dash: dashes[run.number], point: table[0].length === 1 }));
-    window.ddlp.chart(place, { lines, unit, time: "seconds", data: uPlot.join(drawn.map(({ table }) => table)) });
+    const lines = drawn.map(({ run }) => ({ label: run.run, colour: `--run-${run.number}`, dash: dashes[run.number] }));
+    window.ddlp.chart(place, { lines, unit, time: "seconds", data: window.ddlp.table(drawn.map(({ line }) => line)) });
   };
 
   const series = async ({ run }) => {

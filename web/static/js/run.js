@@ -6,33 +6,33 @@
   if (!live) return;
 
   const charts = [
-    { place: "chart", figure: "images_per_s", unit: "", nothing: 0, lines: [
+    { place: "chart", figure: "images_per_s", unit: "", stacked: true, lines: [
       { key: "csd", label: "CSD on top of CPU", colour: "--csd", fill: "--csd", on: "cpu" }, { key: "cpu", label: "CPU", colour: "--cpu", fill: "--cpu" }, { key: "trainer", label: "trainer", colour: "--ink", dash: [4, 4] }] },
-    { place: "watts", figure: "watts", unit: "W", nothing: null, lines: [
+    { place: "watts", figure: "watts", unit: "W", stacked: false, lines: [
       { key: "cpu", label: "CPU", colour: "--cpu" }, { key: "csd", label: "CSD", colour: "--csd" }, { key: "gpu", label: "GPUs", colour: "--transfer" }, { key: "dram", label: "memory", colour: "--read" }] },
-  ].map((chart) => {
-    const data = [[], ...chart.lines.map(() => [])];
-    return { ...chart, data, plot: window.ddlp.chart(document.getElementById(chart.place), { lines: chart.lines, unit: chart.unit, data }) };
+  ].map((chart) => ({ ...chart, readings: chart.lines.map(() => ({ at: [], values: [] })) }));
+  charts.forEach((chart) => { chart.plot = window.ddlp.chart(document.getElementById(chart.place), { lines: chart.lines, unit: chart.unit, data: window.ddlp.table(chart.readings) }); });
+
+  // What one moment shows. Where something was made or taken, whoever made nothing made 0 images; watts that nobody read are not 0 W.
+  const add = (chart, at, values) => chart.lines.forEach((line, i) => {
+    const reading = chart.readings[i];
+    const value = values[line.key] ?? (chart.stacked ? 0 : undefined);
+    if (value === undefined || at <= (reading.at.at(-1) ?? 0)) return;
+    reading.at.push(at);
+    // A line that stands on another one shows the two together.
+    reading.values.push(line.on ? value + (values[line.on] ?? 0) : value);
   });
 
-  const add = (chart, at, values) => {
-    const times = chart.data[0];
-    if (times.length && at <= times[times.length - 1]) return;
-    times.push(at);
-    // A line that stands on another one shows the two together.
-    const height = (line) => (line.on ? (values[line.key] ?? 0) + (values[line.on] ?? 0) : values[line.key] ?? chart.nothing);
-    chart.lines.forEach((line, i) => chart.data[i + 1].push(height(line)));
-  };
-
   const fill = (chart, series) => {
-    chart.data.forEach((column) => { column.length = 0; });
+    chart.readings.forEach((reading) => { reading.at = []; reading.values = []; });
     const rows = new Map();
     chart.lines.forEach(({ key }) => (series[key]?.at ?? []).forEach((at, i) => {
-      rows.set(at, { ...rows.get(at), [key]: series[key][chart.figure][i] });
+      const value = series[key][chart.figure][i];
+      if (value !== null) rows.set(at, { ...rows.get(at), [key]: value });
     }));
     [...rows.keys()].sort((a, b) => a - b).forEach((at) => add(chart, at, rows.get(at)));
   };
-  const draw = () => charts.forEach((chart) => chart.plot.setData(chart.data));
+  const draw = () => charts.forEach((chart) => chart.plot.setData(window.ddlp.table(chart.readings)));
 
   // The whole run, as the server keeps it; what comes live meanwhile waits, and is put behind it. It is asked for again when the
   // page was cut off, so that nothing is drawn across what it missed, and when it has so many points that they can be thinned out.
@@ -62,7 +62,7 @@
     if (figures.at === null) return;
     if (meanwhile) return meanwhile.push(figures);
     show(figures);
-    if (charts[0].data[0].length > most) load();
+    if (charts[0].readings[0].at.length > most) load();
     else draw();
   });
 
