@@ -169,8 +169,7 @@ class _Whole:
 
 
 def _own_key() -> str:
-    secret = load_settings().key
-    return "" if secret is None else secret.get_secret_value()
+    return load_settings().shown_key
 
 
 def _key_header(key: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 
 from ddlp.core.errors import DdlpError, InvalidInput
+from ddlp.core.queue import check_broker
 from ddlp.core.settings import Settings
 from ddlp.server.board import Board
 from ddlp.server.broker import Broker
@@ -91,11 +92,11 @@ def open_context(settings: Settings) -> Context:
     """Connect, become the owner of the database, migrate and start; else say what is not there."""
     if settings.redis_url is None:
         raise InvalidInput("DDLP_REDIS_URL is not set; start all parts together with: ddlp up")
-    broker = Broker(settings.redis_url)
-    broker.check()
+    check_broker(settings.redis_url)
     database = Database(settings.database)
     ownership = Ownership.take(database, settings.server_url)
     try:
+        broker = Broker(settings.redis_url, ownership.owner.queue_key)
         return _start(settings, database, ownership, broker)
     except BaseException:
         ownership.stop()

@@ -59,6 +59,12 @@ def replace_own(session: Session, now: float) -> KeyMade:
     return _insert(session, UP, Scope.WORK, now)
 
 
+def is_good(session: Session, key: str) -> bool:
+    """Whether a key was made here and not revoked since."""
+    query = select(ApiKey.id).where(ApiKey.hash == digest(key), ApiKey.revoked_at.is_(None))
+    return session.scalar(query) is not None
+
+
 def revoke(session: Session, name: str, now: float) -> KeyInfo:
     """Make a key useless for good; doing so twice is harmless."""
     row = _find(session, name)
@@ -141,11 +147,9 @@ class Keyring(threading.Thread):
         """The same for a key that is not known here, and may have been made by another process."""
         if not key.startswith(PREFIX):
             return None
-        good = ApiKey.revoked_at.is_(None)
-        query = select(ApiKey.id).where(ApiKey.hash == digest(key), good)
         try:
             with self._database.session() as session:
-                if session.scalar(query) is None:
+                if not is_good(session, key):
                     return None
             self.read()
         except SQLAlchemyError as error:

@@ -325,6 +325,8 @@ class ServerOwner(Base):
     address: Mapped[str] = mapped_column(Text)
     since: Mapped[float]
     seen_at: Mapped[float]
+    queue_key: Mapped[str] = mapped_column(String(64))
+    """The secret with which messages to workers are signed: `core/seal.py`."""
 
 
 class AuditEvent(Base):

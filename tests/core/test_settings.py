@@ -53,6 +53,7 @@ FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
     ("unsafe_listen", "true", True),
     ("keys", "required", "required"),
     ("key", "ddlp_secret", SecretStr("ddlp_secret")),
+    ("key_file", "/run/key", Path("/run/key")),
     ("url", "http://control:8000", "http://control:8000"),
     ("database_url", "postgresql://db/x", "postgresql://db/x"),
     ("redis_url", "redis://queue:6379/0", "redis://queue:6379/0"),
