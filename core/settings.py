@@ -188,6 +188,13 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Hours for which figures of minutes are kept; totals stay with their run.",
     )
+    keep_answers_h: float = Field(
+        24.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Hours for which a request that is repeated with its Idempotency-Key gets the "
+        "answer of the first.",
+    )
     log_format: Literal["text", "json"] = Field(
         "text", description="How processes log: lines for people, or one JSON object a line."
     )

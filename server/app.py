@@ -14,7 +14,7 @@ from ddlp.core.settings import Settings
 from ddlp.server.board import Board
 from ddlp.server.broker import Broker
 from ddlp.server.context import Context
-from ddlp.server.database import Database
+from ddlp.server.database import AWAY, Database, away
 from ddlp.server.demo import Demo
 from ddlp.server.dispatcher import Dispatcher
 from ddlp.server.keys import Keyring
@@ -84,6 +84,8 @@ def create_api(context: Context) -> FastAPI:
     app.include_router(metrics.router)
     app.add_exception_handler(DdlpError, _report)
     app.add_exception_handler(RequestValidationError, _report_invalid)
+    for kind in AWAY:
+        app.add_exception_handler(kind, _report_away)
     app.add_middleware(Guard, settings=context.settings, keyring=context.keyring)
     return app
 
@@ -142,6 +144,10 @@ def close_context(context: Context) -> None:
 async def _report(_: Request, error: Exception) -> JSONResponse:
     status = error.status if isinstance(error, DdlpError) else 500
     return JSONResponse({"detail": str(error)}, status_code=status)
+
+
+async def _report_away(request: Request, error: Exception) -> JSONResponse:
+    return await _report(request, away(error))
 
 
 async def _report_invalid(_: Request, error: Exception) -> JSONResponse:

@@ -12,11 +12,22 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DBAPIError,
+    IntegrityError,
+    InterfaceError,
+    OperationalError,
+)
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
 import ddlp.migrations
 from ddlp.core.errors import InvalidInput, Unavailable
+
+AWAY = (OperationalError, InterfaceError, PoolTimeout)
+"""What is raised when the database is not there, or takes nothing now."""
 
 _PATIENCE_S = 10
 _WROTE = "ddlp_wrote"
@@ -98,6 +109,13 @@ def insert_of(session: Session) -> Any:
     """The database's own INSERT, which can do something else where a row is there already."""
     dialects = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
     return dialects[session.get_bind().dialect.name]
+
+
+def away(error: Exception) -> Unavailable:
+    """The one word about a database that fails, whoever meets it."""
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    said = " ".join(str(cause).split()) or type(cause).__name__
+    return Unavailable(f"the database did not take it ({said}); try again")
 
 
 def refers_to_nothing(error: IntegrityError) -> bool:

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 from ddlp.core.errors import Conflict, InvalidInput, NotFound, Unavailable
 from ddlp.core.messages.keys import KeyInfo, KeyMade
 from ddlp.core.types import Scope
-from ddlp.server.database import Database
+from ddlp.server.database import Database, away
 from ddlp.server.identity import LOCAL, Identity
 from ddlp.server.ledger import audit
 from ddlp.server.models import ApiKey
@@ -153,7 +153,7 @@ class Keyring(threading.Thread):
                     return None
             self.read()
         except SQLAlchemyError as error:
-            raise Unavailable(f"the key cannot be checked now ({error}); try again") from error
+            raise away(error) from error
         return self.check(key)
 
     def read(self) -> None:

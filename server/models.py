@@ -22,6 +22,7 @@ __all__ = [
     "Device",
     "Epoch",
     "HostEnergy",
+    "KeptAnswer",
     "PipelineRow",
     "Rollup",
     "Run",
@@ -310,6 +311,19 @@ class ApiKey(Base):
     created_at: Mapped[float]
     last_used_at: Mapped[float | None]
     revoked_at: Mapped[float | None]
+
+
+class KeptAnswer(Base):
+    """What was answered to a request with an Idempotency-Key: `server/idempotency.py`."""
+
+    __tablename__ = "kept_answers"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """A hash of the key and of who sent it."""
+    request: Mapped[str] = mapped_column(String(64))
+    """A hash of method, path and body."""
+    answer: Mapped[str] = mapped_column(Text)
+    at: Mapped[float] = mapped_column(index=True)
 
 
 class ServerOwner(Base):
