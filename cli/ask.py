@@ -27,7 +27,7 @@ def post(url: str | None, path: str, body: dict[str, Any]) -> Any:
 
 
 def make(url: str | None, path: str, body: dict[str, Any], timeout_s: float = _TIMEOUT_S) -> Any:
-    """The answer to a POST that makes something, sent once; what is None is left out."""
+    """The answer to a POST that makes something, once; what is None is left out."""
     given = {key: value for key, value in body.items() if value is not None}
     with client(url, timeout_s) as server:
         return server.post(path, given, once=True)

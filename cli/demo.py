@@ -78,6 +78,7 @@ def _make_run(client: Client, folder: Path, epochs: int, strategy: str) -> str:
             "seed": SEED,
             "strategy": strategy,
         },
+        once=True,
     )
     return str(run["name"])
 
@@ -86,7 +87,7 @@ def _dataset(client: Client, folder: Path) -> str:
     """The dataset's name: of an earlier demo's if that saw the very same files."""
     known = client.get("/datasets")
     name = f"shapes-v{len(known) + 1}" if known else "shapes"
-    client.post("/datasets", {"uri": str(folder), "name": name})
+    client.post("/datasets", {"uri": str(folder), "name": name}, once=True)
     version = follow_scan(client, name)["version"]
     for dataset in known:
         if dataset["version"] == version:

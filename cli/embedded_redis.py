@@ -25,6 +25,8 @@ def redis_command(folder: Path) -> tuple[list[str], str]:
         *("--appendonly", "yes"),
         *("--save", ""),
         *("--maxmemory-policy", "noeviction"),
+        # A message is small: nobody makes a worker read a large one.
+        *("--proto-max-bulk-len", "1mb"),
         *("--loglevel", "warning"),
     ]
     return command, f"unix://{socket}"

@@ -13,7 +13,7 @@ from ddlp.core.messages.keys import KeyCreate
 from ddlp.core.settings import load_settings
 from ddlp.core.types import Scope
 from ddlp.server import keys
-from ddlp.server.database import Database
+from ddlp.server.database import AWAY, Database, away
 from ddlp.server.ownership import migrate_beside
 
 
@@ -51,5 +51,7 @@ def _database() -> Iterator[tuple[Database, Session]]:
         migrate_beside(database)
         with database.session() as session:
             yield database, session
+    except AWAY as error:
+        raise away(error) from error
     finally:
         database.close()

@@ -154,7 +154,7 @@ def pipeline_add(
     from ddlp.cli.pipeline_file import read_transforms
 
     body = {"name": name, "transforms": read_transforms(file)}
-    show(ask.post(url, "/pipelines", body), as_json)
+    show(ask.make(url, "/pipelines", body), as_json)
 
 
 @pipelines.command("delete")

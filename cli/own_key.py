@@ -1,7 +1,8 @@
-"""The key that `ddlp up` makes for the parts it starts, and the word about the first one."""
+"""The keys that a server makes for its own workers, and the word about the first one."""
 
 import shlex
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -20,6 +21,20 @@ def make_own_key(settings: Settings) -> SecretStr:
             return SecretStr(keys.replace_own(session, time.time()).key)
     finally:
         database.close()
+
+
+def keep_key_file(database: Database, file: Path) -> None:
+    """Have a good key of scope work in a file that only this user can read."""
+    with suppress(FileNotFoundError, ValueError), database.session() as session:
+        if keys.is_good(session, file.read_text().strip()):
+            return
+    with database.session() as session:
+        made = keys.replace_own(session, time.time())
+        new = file.with_name(f"{file.name}.new")
+        new.unlink(missing_ok=True)
+        new.touch(0o600)
+        new.write_text(made.key + "\n")
+        new.replace(file)
 
 
 def known_admin(settings: Settings) -> bool:

@@ -36,7 +36,7 @@ class Wish:
         place = None if into is None else str(into.expanduser().absolute())
         more = {key: value for key, value in (("name", name), ("into", place)) if value}
         body = self._given() | more
-        found: dict[str, Any] = self.client.post(f"/datasets/{self.dataset}/pack", body)
+        found: dict[str, Any] = self.client.post(f"/datasets/{self.dataset}/pack", body, once=True)
         return found
 
     def _given(self) -> dict[str, Any]:

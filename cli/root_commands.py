@@ -34,7 +34,7 @@ def add(
     as_json: Json = False,
 ) -> None:
     """Allow a folder, immediately and after restarts; adding it twice is harmless."""
-    _say(ask.post(url, "/roots", {"path": _absolute(folder), "force": force}), as_json)
+    _say(ask.make(url, "/roots", {"path": _absolute(folder), "force": force}), as_json)
 
 
 @roots.command("remove")

@@ -4,6 +4,7 @@ import socket
 
 import uvicorn
 
+from ddlp.cli.own_key import keep_key_file
 from ddlp.core import logs
 from ddlp.core.errors import Unavailable
 from ddlp.core.settings import Settings
@@ -33,6 +34,8 @@ def run_server(settings: Settings, *, checked: bool = False) -> None:
     listener = listen(settings.host, settings.port)
     here = settings.model_copy(update={"url": None, "port": listener.getsockname()[1]})
     context = open_context(here)
+    if settings.keys == "required" and settings.key_file is not None:
+        keep_key_file(context.database, settings.key_file)
     config = uvicorn.Config(
         create_app(context),
         log_config=None,

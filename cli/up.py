@@ -17,8 +17,8 @@ from ddlp.cli.serve import listen
 from ddlp.core.client import Client
 from ddlp.core.errors import Conflict, InvalidInput, Unavailable
 from ddlp.core.home_lock import lock_text, read_lock
+from ddlp.core.queue import check_broker
 from ddlp.core.settings import Settings
-from ddlp.server.broker import Broker
 from ddlp.server.roots import check_settings
 from ddlp.server.security import check_listen
 from ddlp.workers.csd import make_driver
@@ -112,7 +112,7 @@ class Stack:
     def _choose_key(self) -> None:
         """A key of their own for the parts, where the server asks for one."""
         made = None if self.settings.keys == "off" else make_own_key(self.settings)
-        self.settings = self.settings.model_copy(update={"key": made})
+        self.settings = self.settings.model_copy(update={"key": made, "key_file": None})
 
     @property
     def key(self) -> str:
@@ -127,11 +127,10 @@ class Stack:
             self._children.append(Child(_BROKER, command, home / "logs", dict(os.environ)))
             self.settings = self.settings.model_copy(update={"redis_url": url})
         assert self.settings.redis_url is not None
-        broker = Broker(self.settings.redis_url)
         deadline = time.monotonic() + (_START_S if self._children else 0)
         while True:
             try:
-                return broker.check()
+                return check_broker(self.settings.redis_url)
             except Unavailable:
                 self._check_children()
                 if time.monotonic() > deadline:
@@ -140,7 +139,7 @@ class Stack:
 
     def _add(self, name: str, arguments: list[str]) -> None:
         # The user's own key may be one of another server.
-        inherited = {name: value for name, value in os.environ.items() if name != "DDLP_KEY"}
+        inherited = {k: v for k, v in os.environ.items() if k not in ("DDLP_KEY", "DDLP_KEY_FILE")}
         environment = inherited | _environment(self.settings)
         logs = self.settings.home / "logs"
         self._children.append(Child.of_ddlp(name, arguments, logs, environment))

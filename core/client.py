@@ -3,8 +3,10 @@
 import http.client
 import json
 import time
-from collections.abc import Callable, Iterator
+import uuid
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, BinaryIO, Self, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
@@ -25,6 +27,8 @@ class _BusyError(Unavailable):
 
 class Client:
     """Talks to one server. Not shared between threads; what got no answer is asked again.
+
+    What makes something is sent with an Idempotency-Key, so that to ask again makes nothing more.
 
     The key is the one in DDLP_KEY where left out; an empty one is not sent. `say` is told when a
     server is silent for some seconds, and every ten seconds from then on.
@@ -59,13 +63,14 @@ class Client:
     def post(
         self, path: str, body: Message | dict[str, Any] | None = None, *, once: bool = False
     ) -> Any:
-        """The JSON answer to a POST; one that must not be done twice is not repeated once sent."""
+        """The JSON answer to a POST; one that must not be done twice has a key of its own."""
         raw = body.model_dump_json() if isinstance(body, Message) else json.dumps(body or {})
-        return self._call("POST", path, raw.encode(), once)
+        key = {"Idempotency-Key": str(uuid.uuid4())} if once else {}
+        return self._call("POST", path, raw.encode(), headers=key)
 
     def delete(self, path: str) -> Any:
         """The JSON answer to a DELETE, which is not repeated once sent."""
-        return self._call("DELETE", path, b"", once=True)
+        return self._call("DELETE", path, b"", repeats=False)
 
     def download(self, path: str) -> bytes:
         """What a GET answers that is no JSON."""
@@ -98,7 +103,14 @@ class Client:
         self.close()
 
     def _call(
-        self, method: str, path: str, body: bytes | None, once: bool = False, raw: bool = False
+        self,
+        method: str,
+        path: str,
+        body: bytes | None,
+        *,
+        headers: Mapping[str, str] = MappingProxyType({}),
+        repeats: bool = True,
+        raw: bool = False,
     ) -> Any:
         began = time.monotonic()
         deadline, say_at = began + self._patience_s, began + _SAY_AFTER_S
@@ -106,15 +118,15 @@ class Client:
         stale = self._connection.sock is not None
         while True:
             try:
-                answer = self._exchange(method, self._base + path, body)
+                answer = self._exchange(method, self._base + path, body, headers)
                 return answer if raw else self._parsed(answer)
             except _BusyError:
                 # The server is there and asks for patience: its database or broker is away.
-                if once or time.monotonic() + pause_s > deadline:
+                if not repeats or time.monotonic() + pause_s > deadline:
                     raise
             except _DROPPED as error:
                 self._connection.close()
-                final = once and not isinstance(error, ConnectionRefusedError)
+                final = not repeats and not isinstance(error, ConnectionRefusedError)
                 if final or (not stale and time.monotonic() + pause_s > deadline):
                     raise Unavailable(
                         f"no answer from {self.url} ({error}); start the server with: ddlp up, or "
@@ -135,8 +147,10 @@ class Client:
             "or set DDLP_URL or url= to its address"
         )
 
-    def _exchange(self, method: str, path: str, body: bytes | None) -> bytes:
-        headers = dict(self._headers)
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, given: Mapping[str, str]
+    ) -> bytes:
+        headers = {**self._headers, **given}
         if body is not None:
             headers["Content-Type"] = "application/json"
         self._connection.request(method, quote(path, safe="/?=&%"), body=body, headers=headers)
@@ -169,8 +183,7 @@ class _Whole:
 
 
 def _own_key() -> str:
-    secret = load_settings().key
-    return "" if secret is None else secret.get_secret_value()
+    return load_settings().shown_key
 
 
 def _key_header(key: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""The Celery application both sides share: JSON only, two queues, nothing kept in the broker."""
+"""The Celery application both sides share: signed JSON, two queues, nothing kept in the broker."""
 
 from typing import Any
 
@@ -7,6 +7,8 @@ from redis import Redis
 from redis.exceptions import RedisError
 
 from ddlp.core.errors import Unavailable
+from ddlp.core.seal import Seal
+from ddlp.core.sealed_redis import SEAL, use_sealed_transport
 from ddlp.core.types import Prong
 from ddlp.core.urls import without_password
 
@@ -15,10 +17,11 @@ PACK = "ddlp.pack"
 """Write one shard of a packed dataset."""
 
 
-def create_celery(redis_url: str) -> Celery:
-    """A Celery application for the broker at this URL."""
+def create_celery(redis_url: str, seal: Seal) -> Celery:
+    """A Celery application for the broker at this URL, whose messages are signed."""
+    use_sealed_transport()
     celery = Celery("ddlp", broker=broker_url(redis_url))
-    celery.conf.update(_configuration())
+    celery.conf.update(_configuration(seal))
     return celery
 
 
@@ -39,7 +42,7 @@ def check_broker(redis_url: str) -> None:
         ) from error
 
 
-def _configuration() -> dict[str, Any]:
+def _configuration(seal: Seal) -> dict[str, Any]:
     return {
         "accept_content": ["json"],
         "task_serializer": "json",
@@ -57,6 +60,7 @@ def _configuration() -> dict[str, Any]:
         "broker_connection_retry_on_startup": True,
         "broker_connection_max_retries": None,
         "broker_transport_options": {
+            SEAL: seal,
             "socket_timeout": 10,
             "socket_connect_timeout": 2,
             # Long: a message that is delivered again would find its lease given to someone else.

@@ -79,6 +79,11 @@ class Settings(BaseSettings):
     key: SecretStr | None = Field(
         None, description="Key that workers, loaders and commands show to the server."
     )
+    key_file: Path | None = Field(
+        None,
+        description="File that holds that key, in place of DDLP_KEY. A server that asks for keys "
+        "makes one of scope `work` there at its first start, for its workers.",
+    )
     url: str | None = Field(
         None, description="Where workers, loaders and commands reach the server."
     )
@@ -215,6 +220,13 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Hours for which figures of minutes are kept; totals stay with their run.",
     )
+    keep_answers_h: float = Field(
+        24.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Hours for which a request that is repeated with its Idempotency-Key gets the "
+        "answer of the first.",
+    )
     log_format: Literal["text", "json"] = Field(
         "text", description="How processes log: lines for people, or one JSON object a line."
     )
@@ -335,6 +347,21 @@ class Settings(BaseSettings):
             for name, value in values.items()
             if value is not None
         }
+
+    @property
+    def shown_key(self) -> str:
+        """The key to show to the server; empty where there is none."""
+        if self.key is not None or self.key_file is None:
+            return "" if self.key is None else self.key.get_secret_value()
+        try:
+            return self.key_file.read_text().strip()
+        except FileNotFoundError:
+            return ""
+        except (OSError, ValueError) as error:
+            raise InvalidInput(
+                f"DDLP_KEY_FILE={self.key_file} cannot be read ({error}); let this user read it, "
+                "or set DDLP_KEY"
+            ) from error
 
     @property
     def server_url(self) -> str:

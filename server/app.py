@@ -10,13 +10,14 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from sqlalchemy.exc import SQLAlchemyError
 
-from ddlp.core.errors import DdlpError, InvalidInput, Unavailable
+from ddlp.core.errors import DdlpError, InvalidInput
+from ddlp.core.queue import check_broker
 from ddlp.core.settings import Settings
 from ddlp.server.attempts import Attempts
 from ddlp.server.board import Board
 from ddlp.server.broker import Broker
 from ddlp.server.context import Context
-from ddlp.server.database import Database, words_of
+from ddlp.server.database import AWAY, Database, away
 from ddlp.server.demo import Demo
 from ddlp.server.dispatcher import Dispatcher
 from ddlp.server.keys import Keyring
@@ -97,11 +98,11 @@ def open_context(settings: Settings) -> Context:
     """Connect, become the owner of the database, migrate and start; else say what is not there."""
     if settings.redis_url is None:
         raise InvalidInput("DDLP_REDIS_URL is not set; start all parts together with: ddlp up")
-    broker = Broker(settings.redis_url)
-    broker.check()
+    check_broker(settings.redis_url)
     database = Database(settings.database)
     ownership = Ownership.take(database, settings.server_url)
     try:
+        broker = Broker(settings.redis_url, ownership.owner.queue_key)
         return _start(settings, database, ownership, broker)
     except BaseException:
         ownership.stop()
@@ -149,11 +150,11 @@ async def _report(_: Request, error: Exception) -> JSONResponse:
     return JSONResponse({"detail": str(error)}, status_code=status)
 
 
-async def _report_database(_: Request, error: Exception) -> JSONResponse:
-    """The database did not do it: whoever asked is told so, the log is told what was asked."""
-    log.error("a request met an error of the database", exc_info=error)
-    words = f"the database did not do it ({words_of(error)}); try again in a moment"
-    return JSONResponse({"detail": words}, Unavailable.status)
+async def _report_database(request: Request, error: Exception) -> JSONResponse:
+    """The database failed: the caller gets a sentence, the log what is not merely its absence."""
+    if not isinstance(error, AWAY):
+        log.error("a request met an error of the database", exc_info=error)
+    return await _report(request, away(error))
 
 
 async def _report_invalid(_: Request, error: Exception) -> JSONResponse:

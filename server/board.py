@@ -62,6 +62,8 @@ class LiveDevice:
     """What it is to clear away itself, at its next sign of life."""
     told: list[Attempt] = field(default_factory=list)
     """What it was told last; once more, since that answer may have been lost."""
+    dropped_messages: int = 0
+    """Unsigned messages that its worker dropped since it was started."""
 
     @classmethod
     def of(cls, row: Device) -> "LiveDevice":

@@ -15,6 +15,7 @@ from redis.exceptions import RedisError
 
 from ddlp.core.messages import Lease, PackTask
 from ddlp.core.queue import PACK, TASK, check_broker, create_celery
+from ddlp.core.seal import Seal
 from ddlp.core.types import Prong
 
 _LINE = 4096
@@ -26,9 +27,9 @@ log = logging.getLogger(__name__)
 class Broker:
     """A short line of wake-ups and the thread that sends them."""
 
-    def __init__(self, redis_url: str) -> None:
+    def __init__(self, redis_url: str, queue_key: str) -> None:
         self._url = redis_url
-        self._celery: Celery = create_celery(redis_url)
+        self._celery: Celery = create_celery(redis_url, Seal(queue_key))
         self._line: queue.Queue[tuple[str, Prong, Any] | None] = queue.Queue(_LINE)
         self._thread = threading.Thread(target=self._work, name="broker", daemon=True)
 

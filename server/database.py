@@ -17,12 +17,18 @@ from sqlalchemy.exc import (
     DatabaseError,
     DBAPIError,
     IntegrityError,
+    InterfaceError,
+    OperationalError,
     SQLAlchemyError,
 )
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session, sessionmaker
 
 import ddlp.migrations
 from ddlp.core.errors import InvalidInput, Unavailable
+
+AWAY = (OperationalError, InterfaceError, PoolTimeout)
+"""What is raised when the database is not there, or takes nothing now."""
 
 _PATIENCE_S = 10
 _WROTE = "ddlp_wrote"
@@ -107,11 +113,17 @@ def insert_of(session: Session) -> Any:
 
 
 def words_of(error: Exception) -> str:
-    """What a database said, without the statement that it was asked."""
+    """Return what a database said, without the statement that it was asked."""
     if not isinstance(error, SQLAlchemyError):
         return repr(error)
-    said = str(error.orig) if isinstance(error, DBAPIError) else str(error)
-    return said.strip().split("\n")[0]
+    cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
+    return str(cause).strip().split("
+")[0] or type(cause).__name__
+
+
+def away(error: Exception) -> Unavailable:
+    """Return the one error that callers get when the database fails, wherever it is met."""
+    return Unavailable(f"the database did not take it ({words_of(error)}); try again")
 
 
 def refers_to_nothing(error: IntegrityError) -> bool:

@@ -50,6 +50,7 @@ def heartbeat(board: Board, session: Session, name: str, body: Heartbeat, now: f
     device = board.heard_of(name, body.incarnation, now)
     row = session.get_one(Device, name)
     row.last_seen_at = now
+    device.dropped_messages = body.dropped_messages
     if body.room is not None:
         device.room, row.room = body.room, body.room.model_dump()
     if body.energy is not None:

@@ -19,14 +19,14 @@ from typing import Any
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
-from ddlp.core.errors import DdlpError, Unavailable
+from ddlp.core.errors import DdlpError
 from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.messages import Fed, FeedRequest, Lease
 from ddlp.core.schedule import Grant
 from ddlp.core.types import EpochState, Prong, RunState
-from ddlp.server import files, identity, ledger, reconciler, rollups, serving, sessions
+from ddlp.server import files, identity, ledger, reconciler, retention, rollups, serving, sessions
 from ddlp.server.board import ActiveRun, Board
-from ddlp.server.database import Database, words_of
+from ddlp.server.database import Database, away
 from ddlp.server.identity import Identity
 from ddlp.server.models import Run
 from ddlp.server.ownership import OwnershipLost
@@ -247,7 +247,7 @@ class Dispatcher:
         self._board.note_silent(now)
         if now >= self._reconciled_at + reconciler.PERIOD_S:
             self._reconciled_at = now
-            rollups.forget_rollups(session, self._board.settings, now)
+            retention.forget(session, self._board.settings, now)
             for stopped, why in reconciler.reconcile(self._board, session, now):
                 self._change(session, stopped, RunState.FAILED, now, why)
         leases: list[tuple[Prong, list[Lease]]] = []
@@ -340,7 +340,7 @@ class Dispatcher:
 
     def _give_up(self, calls: list[_Call], error: Exception) -> None:
         """Nothing was written: tell everyone, and read the board back when that works."""
-        failure = Unavailable(f"the database did not take it ({words_of(error)}); try again")
+        failure = away(error)
         for answer in [*(c.answer for c in calls), *(h.answer for h in self._hungry)]:
             _settle(answer, failure)
         self._hungry = []

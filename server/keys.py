@@ -19,7 +19,7 @@ from ddlp.core.errors import Conflict, InvalidInput, NotFound, TooMany, Unavaila
 from ddlp.core.messages.keys import KeyInfo, KeyMade
 from ddlp.core.types import Scope
 from ddlp.server.attempts import Attempts
-from ddlp.server.database import Database, words_of
+from ddlp.server.database import Database, away
 from ddlp.server.identity import LOCAL, Identity
 from ddlp.server.ledger import audit
 from ddlp.server.models import ApiKey
@@ -59,6 +59,12 @@ def replace_own(session: Session, now: float) -> KeyMade:
         session.delete(old)
         session.flush()
     return _insert(session, UP, Scope.WORK, now)
+
+
+def is_good(session: Session, key: str) -> bool:
+    """Whether a key was made here and not revoked since."""
+    query = select(ApiKey.id).where(ApiKey.hash == digest(key), ApiKey.revoked_at.is_(None))
+    return session.scalar(query) is not None
 
 
 def revoke(session: Session, name: str, now: float) -> KeyInfo:
@@ -164,17 +170,13 @@ class Keyring(threading.Thread):
         """The same for a key that is not known here, and may have been made by another process."""
         if not key.startswith(PREFIX):
             return None
-        good = ApiKey.revoked_at.is_(None)
-        query = select(ApiKey.id).where(ApiKey.hash == digest(key), good)
         try:
             with self._database.session() as session:
-                if session.scalar(query) is None:
+                if not is_good(session, key):
                     return None
             self.read()
         except SQLAlchemyError as error:
-            raise Unavailable(
-                f"the key cannot be checked now ({words_of(error)}); try again"
-            ) from error
+            raise away(error) from error
         return self.check(key)
 
     def read(self) -> None:

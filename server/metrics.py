@@ -50,6 +50,7 @@ class ExposedDevice:
     live: bool
     joules: float | None = None
     provenance: str = ""
+    dropped_messages: int | None = None
 
 
 @dataclass(frozen=True)
@@ -132,6 +133,12 @@ DEVICE_ENERGY = Family(
     "Energy that a device says it used since it was started, of those heard of in the last hour.",
     ("device", "provenance"),
 )
+DROPPED = Family(
+    "ddlp_dropped_messages_total",
+    "counter",
+    "Messages that the server had not signed and a device dropped since its worker was started.",
+    ("device",),
+)
 STREAMS = Family("ddlp_live_streams", "gauge", "Live pages and event streams that are open.")
 
 FAMILIES = (
@@ -145,6 +152,7 @@ FAMILIES = (
     READ_BYTES,
     DEVICES,
     DEVICE_ENERGY,
+    DROPPED,
     STREAMS,
 )
 
@@ -177,6 +185,11 @@ def _samples(shown: Exposure) -> dict[Family, list[Sample]]:
             ((device.name, device.provenance), device.joules)
             for device in shown.devices
             if device.joules is not None
+        ],
+        DROPPED: [
+            ((device.name,), device.dropped_messages)
+            for device in shown.devices
+            if device.dropped_messages is not None
         ],
         STREAMS: [((), shown.live_streams)],
     }

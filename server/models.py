@@ -22,6 +22,7 @@ __all__ = [
     "Device",
     "Epoch",
     "HostEnergy",
+    "KeptAnswer",
     "PipelineRow",
     "Rollup",
     "Run",
@@ -312,6 +313,19 @@ class ApiKey(Base):
     revoked_at: Mapped[float | None]
 
 
+class KeptAnswer(Base):
+    """What was answered to a request with an Idempotency-Key: `server/idempotency.py`."""
+
+    __tablename__ = "kept_answers"
+
+    id: Mapped[str] = mapped_column(String(64), primary_key=True)
+    """A hash of the key and of who sent it."""
+    request: Mapped[str] = mapped_column(String(64))
+    """A hash of method, path and body."""
+    answer: Mapped[str] = mapped_column(Text)
+    at: Mapped[float] = mapped_column(index=True)
+
+
 class ServerOwner(Base):
     """The one server that may write, in the one row of its table: `server/ownership.py`."""
 
@@ -325,6 +339,8 @@ class ServerOwner(Base):
     address: Mapped[str] = mapped_column(Text)
     since: Mapped[float]
     seen_at: Mapped[float]
+    queue_key: Mapped[str] = mapped_column(String(64))
+    """The secret with which messages to workers are signed: `core/seal.py`."""
 
 
 class AuditEvent(Base):

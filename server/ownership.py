@@ -8,12 +8,13 @@ holds the row, on SQLite the transaction holds the file: nobody takes over befor
 
 import logging
 import os
+import secrets
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from sqlalchemy import Connection, Engine, select, update
@@ -47,6 +48,7 @@ class Owner:
     pid: int
     address: str
     since: float
+    queue_key: str = field(repr=False)
 
     def __str__(self) -> str:
         at = datetime.fromtimestamp(self.since, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
@@ -174,7 +176,7 @@ def _claim(session: Session, address: str) -> Owner:
     """Raise the epoch; from then on the server before cannot write."""
     row = session.get(ServerOwner, _ROW, with_for_update=True)
     if row is None:
-        row = ServerOwner(id=_ROW, epoch=0)
+        row = ServerOwner(id=_ROW, epoch=0, queue_key=secrets.token_hex(32))
         session.add(row)
     row.epoch += 1
     row.host, row.pid, row.address = socket.gethostname()[:255], os.getpid(), address
@@ -183,7 +185,7 @@ def _claim(session: Session, address: str) -> Owner:
 
 
 def _owner(row: ServerOwner) -> Owner:
-    return Owner(row.epoch, row.host, row.pid, row.address, row.since)
+    return Owner(row.epoch, row.host, row.pid, row.address, row.since, row.queue_key)
 
 
 def _whose(engine: Engine) -> str:

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sqlalchemy import select
-from sqlalchemy.exc import IntegrityError, InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from ddlp.core.errors import Conflict, DdlpError, Held, NotFound
@@ -33,7 +32,7 @@ from ddlp.core.schedule import STRATEGIES
 from ddlp.core.settings import Settings
 from ddlp.core.types import DatasetState, DeviceKind, Prong, RunState
 from ddlp.server import datasets, pack_folders, packings, versions
-from ddlp.server.database import Database
+from ddlp.server.database import AWAY, Database
 from ddlp.server.forecasts import Expected
 from ddlp.server.models import Dataset, Device, Run
 from ddlp.server.pack_plan import Made, PackPlan, plan_of
@@ -41,7 +40,6 @@ from ddlp.server.shards import SILENCE_S, Holder, Shards
 
 _TICK_S = 0.25
 _RESUME_S = 5.0
-_AWAY = (OperationalError, InterfaceError, PoolTimeout)
 _PRODUCING = [RunState.CREATED.value, RunState.RUNNING.value]
 
 log = logging.getLogger(__name__)
@@ -122,7 +120,7 @@ class Packer(threading.Thread):
         while not self._stopping.is_set():
             try:
                 self.step()
-            except _AWAY as error:
+            except AWAY as error:
                 log.warning("the database is away (%s); trying again", error)
             except Exception:  # the border of the thread, which goes on
                 log.exception("packing is held up")

@@ -10,8 +10,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal, TypeVar, cast
 
-from sqlalchemy.exc import InterfaceError, OperationalError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
 from sqlalchemy.orm import Session
 
 from ddlp.core.dataset import ScanOptions, ScanProgress, move_index
@@ -20,14 +18,13 @@ from ddlp.core.errors import DdlpError, Unavailable
 from ddlp.core.messages import ScanInfo
 from ddlp.core.settings import Settings
 from ddlp.server import datasets, roots
-from ddlp.server.database import Database
+from ddlp.server.database import AWAY, Database
 from ddlp.server.models import Dataset
 
 AT_ONCE = 2
 WAITING = 64
 _AGAIN_S = 1.0
 _STOP_S = 3.0
-_AWAY = (OperationalError, InterfaceError, PoolTimeout)
 
 R = TypeVar("R")
 
@@ -148,7 +145,7 @@ class Scanner:
             try:
                 with self._database.session() as session:
                     return action(session)
-            except _AWAY as error:
+            except AWAY as error:
                 log.warning("the database is away (%s); trying again", error)
                 self._stopping.wait(_AGAIN_S)
         return None

@@ -39,6 +39,7 @@ _WORK = frozenset(
         ("leases", 1, "claim"),
         ("leases", 1, "report"),
         ("devices", 0, "devices"),
+        ("devices", 1, "queue-key"),
         ("devices", 2, "heartbeat"),
         ("meters", 0, "meters"),
         ("packings", 2, "claim"),

@@ -15,6 +15,11 @@ from typing import Any
 
 import pytest
 import yaml
+from redis import Redis
+from redis.exceptions import AuthenticationError
+
+from ddlp.cli.embedded_redis import redis_command
+from tests.conftest import wait_until
 
 ROOT = Path(__file__).parent.parent
 BIN = Path(sys.executable).parent
@@ -88,11 +93,43 @@ def test_datasets_are_mounted_read_only() -> None:
 
 
 def test_no_secret_has_a_default() -> None:
-    for required in re.findall(
-        r"\$\{POSTGRES_PASSWORD.*?\}", (ROOT / "docker-compose.yml").read_text()
-    ):
-        assert required.startswith("${POSTGRES_PASSWORD:?")
-    assert "\nPOSTGRES_PASSWORD=\n" in (ROOT / ".env.example").read_text()
+    compose, example = (ROOT / "docker-compose.yml").read_text(), ROOT / ".env.example"
+    found = re.findall(r"\$\{(\w+_PASSWORD)(.*?)\}", compose)
+    assert {name for name, _ in found} == {"POSTGRES_PASSWORD", "REDIS_PASSWORD"}
+    for name, rest in found:
+        assert rest.startswith(":?")
+        assert f"\n{name}=\n" in example.read_text()
+
+
+def test_the_server_asks_for_keys_and_nothing_unsafe_is_switched_on() -> None:
+    environment = SERVICES["web"]["environment"]
+    assert environment["DDLP_KEYS"] == "required"
+    assert not any("UNSAFE" in name for service in SERVICES.values() for name in service)
+    assert "UNSAFE" not in (ROOT / "docker-compose.yml").read_text()
+    files = {SERVICES[name]["environment"]["DDLP_KEY_FILE"] for name in ("web", "cpu-worker")}
+    [place] = {Path(file).parent for file in files}
+    assert any(volume.endswith(f":{place}") for volume in SERVICES["web"]["volumes"])
+
+
+def test_the_broker_asks_for_the_password(tmp_path: Path) -> None:
+    shell, option, command = SERVICES["redis"]["command"]
+    [server, *_], url = redis_command(tmp_path)
+    where = url.removeprefix("unix://")
+    own = f"exec {server} - --port 0 --unixsocket {where} --dir {tmp_path}"
+    command = command.replace("$$", "$").replace("exec valkey-server -", own)
+    secret = {"REDIS_PASSWORD": "s3cret"}
+    with subprocess.Popen([shell, option, command], env=os.environ | secret) as process:
+        try:
+            wait_until(Path(where).exists)
+            with Redis.from_url(url) as stranger, pytest.raises(AuthenticationError):
+                stranger.ping()
+            with Redis.from_url(url, password="s3cret") as known:
+                assert known.ping()
+                assert known.config_get("proto-max-bulk-len")["proto-max-bulk-len"] == str(1 << 20)
+            shown = Path(f"/proc/{process.pid}/cmdline").read_text()
+            assert "s3cret" not in shown
+        finally:
+            process.terminate()
 
 
 def test_every_packaged_folder_reaches_the_build() -> None:
@@ -133,6 +170,7 @@ def check(service: str, url: str) -> int:
     kind, python, option, code = SERVICES[service]["healthcheck"]["test"]
     assert (kind, python, option) == ("CMD", "python", "-c")
     environment = {**SERVICES[service]["environment"], "DDLP_URL": url}
+    environment["DDLP_KEY_FILE"] = str(ROOT / "no-key-file")
     code = code.replace("http://127.0.0.1:8000", url)
     command = [sys.executable, "-c", code]
     return subprocess.run(

@@ -3,6 +3,7 @@
 import logging
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -15,6 +16,7 @@ from ddlp.core.errors import DdlpError, NotFound, Unavailable
 from ddlp.core.messages import DeviceRegister, Heartbeat, Orders
 from ddlp.core.pipeline import ENGINE
 from ddlp.core.process import parent_death_signal
+from ddlp.core.seal import fetch_key
 from ddlp.core.settings import Settings
 from ddlp.core.store import StoreAddress, StoreOptions
 from ddlp.core.types import DeviceKind, Prong
@@ -87,6 +89,19 @@ def _own_name(prong: Prong) -> str:
     return f"{prong.value}-{socket.gethostname()}"[:64]
 
 
+def wait_for_key(url: str) -> str:
+    """The secret that messages are signed with; a server that is away is waited for."""
+    with Client(url, timeout_s=5, patience_s=0) as client:
+        while True:
+            try:
+                return fetch_key(client)
+            except Unavailable as error:
+                log.warning("%s", error)
+            except DdlpError as error:
+                log.error("the server refuses this worker: %s", error)
+            time.sleep(_PERIOD_S)
+
+
 class Presence(threading.Thread):
     """Registers a device and keeps saying that it lives."""
 
@@ -152,11 +167,18 @@ class Presence(threading.Thread):
             power=device.power,
         )
         self._client.post("/devices", body)
+        self._intake.seal.key = fetch_key(self._client)  # it may be another server's now
 
     def _beat(self) -> None:
         energy = self._energy()
         room, stored = self._keeper.take_news()
-        body = Heartbeat(incarnation=self._incarnation, room=room, stored=stored, energy=energy)
+        body = Heartbeat(
+            incarnation=self._incarnation,
+            room=room,
+            stored=stored,
+            energy=energy,
+            dropped_messages=self._intake.seal.dropped,
+        )
         answer = self._client.post(f"/devices/{self._device.name}/heartbeat", body)
         orders = Orders.model_validate(answer)
         self._keeper.obey(orders)

@@ -3,14 +3,17 @@
 import logging
 from typing import Any
 
+from ddlp.core.seal import Seal
+
 log = logging.getLogger(__name__)
 
 
 class Intake:
     """The tap between a queue and the pool; what was taken already is finished."""
 
-    def __init__(self, queue: str) -> None:
+    def __init__(self, queue: str, seal: Seal) -> None:
         self._queue = queue
+        self.seal = seal
         self._consumer: Any = None
         self.is_open = True
 

@@ -21,10 +21,11 @@ from ddlp.core.meters.remote import sample_host
 from ddlp.core.meters.single import Sampling
 from ddlp.core.process import die_with_parent
 from ddlp.core.queue import PACK, TASK, check_broker, create_celery
+from ddlp.core.seal import Seal
 from ddlp.core.settings import Settings
 from ddlp.core.types import DeviceKind
 from ddlp.workers.csd.usage import Usage
-from ddlp.workers.device import Presence, WorkerDevice
+from ddlp.workers.device import Presence, WorkerDevice, wait_for_key
 from ddlp.workers.intake import Intake
 from ddlp.workers.packing import Ending, PackBench
 from ddlp.workers.tasks import Bench
@@ -46,13 +47,14 @@ def run_worker(settings: Settings, device: WorkerDevice) -> None:
 
 
 def _serve(settings: Settings, redis_url: str, device: WorkerDevice) -> None:
-    celery = create_celery(redis_url)
+    seal = Seal(wait_for_key(settings.server_url))
+    celery = create_celery(redis_url, seal)
     usage = Usage(device.slots, device.driver.describe().cores)
     benches = _add_task(celery, device, settings.server_url, usage)
     end = Ending()
     _add_pack_task(celery, lambda: PackBench(device, settings.server_url, end), usage)
     watchdog = Watchdog(redis_url, device.prong.value, _Progress())
-    intake = Intake(device.prong.value)
+    intake = Intake(device.prong.value, seal)
     presence = Presence(device, settings.server_url, watchdog, usage, intake)
     sampling = _sampling(settings, device)
     main = os.getpid()

@@ -14,6 +14,7 @@ from ddlp.core.client import Client
 from ddlp.core.errors import Unavailable
 from ddlp.core.messages import Claim, Claimed, Commit, DeviceInfo, Lease, Reported, Reports
 from ddlp.core.queue import TASK, check_broker, create_celery
+from ddlp.core.seal import Seal, fetch_key
 from ddlp.core.store import batch_name
 
 CHECK = "stale token"
@@ -97,7 +98,7 @@ class Stale:
 
             if not happens(quiet, _TAKEN_S, _LOOK_S):
                 return False, left
-            celery = create_celery(redis_url)
+            celery = create_celery(redis_url, Seal(fetch_key(self.client)))
             try:
                 celery.send_task(TASK, args=[body], queue=queue, retry=False, ignore_result=True)
             finally:

@@ -110,6 +110,15 @@ class Heartbeat(Message):
         {}, description="Runs of which something lies in its store: seconds since that changed."
     )
     energy: EnergyReading | None = Field(None, description="What it has used since its start.")
+    dropped_messages: int = Field(
+        0, ge=0, le=2**53, description="Unsigned messages that it dropped since its start."
+    )
+
+
+class QueueKey(Message):
+    """The secret with which messages to workers are signed."""
+
+    key: str
 
 
 class Attempt(Message):

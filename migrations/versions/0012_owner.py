@@ -22,6 +22,7 @@ def upgrade() -> None:
         sa.Column("address", sa.Text(), nullable=False),
         sa.Column("since", sa.Double(), nullable=False),
         sa.Column("seen_at", sa.Double(), nullable=False),
+        sa.Column("queue_key", sa.String(64), nullable=False),
     )
 
 

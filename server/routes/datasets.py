@@ -37,6 +37,7 @@ from ddlp.server import (
 )
 from ddlp.server.context import Context, ContextDep, SessionDep
 from ddlp.server.forecasts import Expected, ForecastQuery
+from ddlp.server.idempotency import OnceDep
 from ddlp.server.models import Dataset
 from ddlp.server.parameters import Epoch, Limit, Named, Offset, SampleNumber, Seed, Text
 from ddlp.server.security import refuse_cross_site
@@ -81,12 +82,25 @@ _OWN_SITE = [Depends(refuse_cross_site)]
 
 
 @router.post("", status_code=202)
-async def register(body: DatasetCreate, context: ContextDep) -> DatasetInfo:
+async def register(body: DatasetCreate, context: ContextDep, once: OnceDep) -> DatasetInfo:
     """Register images and scan them in the background; ask for its state to follow it."""
-    context.scanner.check_room()
-    row = await run_in_threadpool(_add, context, body)
-    context.scanner.begin(row)
-    return info(context, row)
+    made: list[Dataset] = []
+
+    def add() -> DatasetInfo:
+        with context.database.session() as session:
+
+            def make() -> DatasetInfo:
+                context.scanner.check_room()
+                made.append(datasets.add(session, context.settings, body))
+                session.flush()
+                return info(context, made[0])
+
+            return once.answer(session, DatasetInfo, make)[0]
+
+    found = await run_in_threadpool(add)
+    if made:
+        context.scanner.begin(made[0])
+    return found
 
 
 @router.get("")
@@ -135,18 +149,25 @@ async def remove(
 
 
 @router.post("/{name}/pack", status_code=202)
-def pack(name: Named, body: PackCreate, context: ContextDep) -> DatasetInfo:
+def pack(name: Named, body: PackCreate, context: ContextDep, once: OnceDep) -> DatasetInfo:
     """Have workers make a packed dataset of this one; ask for its state to follow it.
 
     Asking twice for the same gives the same; one that failed is tried again.
     """
+    with context.database.session() as session:
+        known = once.known(session, DatasetInfo)
+    if known is not None:
+        return known
     row = context.packer.draft(name, body)
     if packings.is_to_begin(row):
         expected = _expect(context, name, body)
         pack_folders.check_room(Path(row.uri), expected.bytes)
         row = context.packer.admit(name, body, expected)
+    # It is found again by what was asked: the answer alone is left to be kept.
     with context.database.session() as session:
-        return info(context, datasets.find(session, row.name))
+        return once.answer(
+            session, DatasetInfo, lambda: info(context, datasets.find(session, row.name))
+        )[0]
 
 
 @router.get("/{name}/forecast", dependencies=_OWN_SITE)
@@ -268,11 +289,6 @@ def _numbers(samples: str, count: int) -> list[int]:
             f"samples={samples!r}: give up to {_MOST_SHOWN} numbers from 0 to {count - 1}"
         )
     return numbers
-
-
-def _add(context: Context, body: DatasetCreate) -> Dataset:
-    with context.database.session() as session:
-        return datasets.add(session, context.settings, body)
 
 
 def _rescan(context: Context, name: str) -> tuple[Dataset, Dataset, bool]:

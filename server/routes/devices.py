@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 from starlette.concurrency import run_in_threadpool
 
-from ddlp.core.messages import DeviceInfo, DeviceRegister, Heartbeat, Orders
+from ddlp.core.messages import DeviceInfo, DeviceRegister, Heartbeat, Orders, QueueKey
 from ddlp.server import device_figures, devices
 from ddlp.server.context import Context, ContextDep, done
 from ddlp.server.parameters import Named
@@ -35,6 +35,12 @@ async def read_all(context: Context) -> list[DeviceInfo]:
 async def register(body: DeviceRegister, context: ContextDep) -> None:
     """Offer a device; from now on it is given work."""
     await done(context.dispatcher.call(lambda board, s, now: devices.register(board, s, body, now)))
+
+
+@router.post("/queue-key")
+async def queue_key(context: ContextDep) -> QueueKey:
+    """The secret with which messages to workers are signed, for those who may work."""
+    return QueueKey(key=context.ownership.owner.queue_key)
 
 
 @router.post("/{name}/heartbeat")

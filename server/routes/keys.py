@@ -8,6 +8,7 @@ from starlette.concurrency import run_in_threadpool
 from ddlp.core.messages.keys import KeyCreate, KeyInfo, KeyMade
 from ddlp.server import keys
 from ddlp.server.context import ContextDep, SessionDep
+from ddlp.server.idempotency import OnceDep
 from ddlp.server.parameters import Named
 
 router = APIRouter(prefix="/keys", tags=["keys"])
@@ -20,12 +21,14 @@ def list_all(session: SessionDep) -> list[KeyInfo]:
 
 
 @router.post("", status_code=201)
-async def create(body: KeyCreate, context: ContextDep) -> KeyMade:
+async def create(body: KeyCreate, context: ContextDep, once: OnceDep) -> KeyMade:
     """Make a key; this answer is the only place where it can be read."""
 
     def make() -> KeyMade:
         with context.database.session() as session:
-            made = keys.add(session, body.name, body.scope, time.time())
+            made, _ = once.answer(
+                session, KeyMade, lambda: keys.add(session, body.name, body.scope, time.time())
+            )
         context.keyring.read()
         return made
 

@@ -10,9 +10,12 @@ from ddlp.core.lifecycle import ACTIVE
 from ddlp.core.messages import DeviceInfo, RunInfo
 from ddlp.core.types import Prong, Stage
 from ddlp.server import devices, figures, metrics, runs
+from ddlp.server.board import Board
 from ddlp.server.context import Context, ContextDep, SessionDep
 from ddlp.server.metrics import Exposed, ExposedDevice, Exposure
 from ddlp.server.models import Epoch, Run
+
+_PATIENCE_S = 10.0
 
 router = APIRouter(tags=["metrics"])
 
@@ -22,11 +25,12 @@ def show(request: Request, session: SessionDep, context: ContextDep) -> Response
     """The server's figures in Prometheus' text format."""
     now = context.dispatcher.now()
     found = devices.list_all(session, context.settings, now)
+    dropped = context.dispatcher.call(_dropped_messages).result(_PATIENCE_S)
     shown = Exposure(
         version=request.app.version,
         states=_states(session),
         runs=gather(session, context),
-        devices=[_exposed_device(device, now) for device in found],
+        devices=[_exposed_device(device, dropped, now) for device in found],
         live_streams=context.streams,
     )
     return Response(metrics.exposition(shown), media_type=metrics.CONTENT_TYPE)
@@ -101,8 +105,13 @@ def _states(session: Session) -> dict[str, int]:
     return {state: int(count) for state, count in session.execute(query)}
 
 
-def _exposed_device(device: DeviceInfo, now: float) -> ExposedDevice:
-    energy = device.energy if now - device.last_seen_at <= metrics.NAMED_FOR_S else None
+def _dropped_messages(board: Board, *_: object) -> dict[str, int]:
+    return {device.name: device.dropped_messages for device in board.devices.values()}
+
+
+def _exposed_device(device: DeviceInfo, dropped: dict[str, int], now: float) -> ExposedDevice:
+    is_named = now - device.last_seen_at <= metrics.NAMED_FOR_S
+    energy = device.energy if is_named else None
     return ExposedDevice(
         name=device.name,
         prong=device.prong.value,
@@ -110,4 +119,5 @@ def _exposed_device(device: DeviceInfo, now: float) -> ExposedDevice:
         live=device.live,
         joules=None if energy is None else energy.joules,
         provenance="" if energy is None else energy.provenance.value,
+        dropped_messages=dropped.get(device.name) if is_named else None,
     )

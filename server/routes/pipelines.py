@@ -7,15 +7,16 @@ from fastapi import APIRouter, Query
 from ddlp.core.messages import PipelineCreate, PipelineInfo
 from ddlp.server import pipelines
 from ddlp.server.context import SessionDep
+from ddlp.server.idempotency import OnceDep
 from ddlp.server.parameters import Named
 
 router = APIRouter(prefix="/pipelines", tags=["pipelines"])
 
 
 @router.post("", status_code=201)
-def add(body: PipelineCreate, session: SessionDep) -> PipelineInfo:
+def add(body: PipelineCreate, session: SessionDep, once: OnceDep) -> PipelineInfo:
     """Name a pipeline; doing so twice with the same content is harmless."""
-    return pipelines.add(session, body)
+    return once.answer(session, PipelineInfo, lambda: pipelines.add(session, body))[0]
 
 
 @router.delete("/{name}", status_code=204)

@@ -7,6 +7,7 @@ from fastapi import APIRouter, Query
 from ddlp.core.messages.roots import RootAdded, RootCreate, RootInfo, RootRemoved
 from ddlp.server import roots
 from ddlp.server.context import ContextDep, SessionDep
+from ddlp.server.idempotency import OnceDep
 
 router = APIRouter(prefix="/roots", tags=["datasets"])
 
@@ -22,9 +23,9 @@ def list_all(session: SessionDep, context: ContextDep) -> list[RootInfo]:
 
 
 @router.post("", status_code=201)
-def add(body: RootCreate, session: SessionDep, context: ContextDep) -> RootAdded:
+def add(body: RootCreate, session: SessionDep, context: ContextDep, once: OnceDep) -> RootAdded:
     """Allow a folder from now on, over restarts too; doing so twice is harmless."""
-    return roots.add(session, context.settings, body)
+    return once.answer(session, RootAdded, lambda: roots.add(session, context.settings, body))[0]
 
 
 @router.delete("")

@@ -1,6 +1,7 @@
 """Runs: made, shown, proved, paused, cancelled, tried again, cloned, extended, deleted."""
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Annotated, Any
 from urllib.parse import urlencode
@@ -11,7 +12,7 @@ from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
 from ddlp.core.certificate import Certificate
-from ddlp.core.errors import Conflict, DdlpError, NotFound
+from ddlp.core.errors import Conflict, DdlpError, NotFound, Unavailable
 from ddlp.core.lifecycle import ACTIVE, check_change
 from ddlp.core.messages import (
     BadSampleInfo,
@@ -52,6 +53,7 @@ from ddlp.server import (
     session_start,
 )
 from ddlp.server.context import Context, ContextDep, SessionDep, done, find_run
+from ddlp.server.idempotency import Once, OnceDep
 from ddlp.server.models import Run
 from ddlp.server.parameters import Before, Epoch, EpochNumber, Limit, RunRef, RunRefs
 from ddlp.server.security import refuse_cross_site
@@ -59,17 +61,19 @@ from ddlp.server.timeline import Timeline
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
+log = logging.getLogger(__name__)
+
 
 @router.post("", status_code=201)
-async def create(body: RunCreate, context: ContextDep) -> RunInfo:
+async def create(body: RunCreate, context: ContextDep, once: OnceDep) -> RunInfo:
     """Make a run; its first batches are prepared at once."""
-    return await _add(context, lambda session: runs.create(session, body))
+    return await _add(context, once, lambda session: runs.create(session, body))
 
 
 @router.post("/{ref}/clone", status_code=201)
-async def clone(ref: RunRef, body: RunClone, context: ContextDep) -> RunInfo:
+async def clone(ref: RunRef, body: RunClone, context: ContextDep, once: OnceDep) -> RunInfo:
     """Make a run with the settings of this one; what the body gives takes their place."""
-    return await _add(context, lambda session: run_clones.create_clone(session, ref, body))
+    return await _add(context, once, lambda session: run_clones.create_clone(session, ref, body))
 
 
 @router.delete("/{ref}")
@@ -85,29 +89,41 @@ async def delete(ref: RunRef, context: ContextDep) -> RunDeleted:
 
 
 @router.post("/{ref}/replay", status_code=201)
-async def replay(ref: RunRef, body: ReplayCreate, context: ContextDep) -> RunInfo:
+async def replay(ref: RunRef, body: ReplayCreate, context: ContextDep, once: OnceDep) -> RunInfo:
     """Make a run that delivers the batches of this one again, in the same order."""
-    return await _add(context, lambda session: runs.create_replay(session, ref, body))
+    return await _add(context, once, lambda session: runs.create_replay(session, ref, body))
 
 
 @router.post("/{ref}/retry", status_code=201)
-async def retry(ref: RunRef, body: RetryCreate, context: ContextDep) -> RunInfo:
+async def retry(ref: RunRef, body: RetryCreate, context: ContextDep, once: OnceDep) -> RunInfo:
     """Try a run that failed or was cancelled again: a new run with all that decided the old one."""
-    return await _add(context, lambda session: retries.create_retry(session, ref, body))
+    return await _add(context, once, lambda session: retries.create_retry(session, ref, body))
 
 
-async def _add(context: Context, make: Callable[[Session], Run]) -> RunInfo:
-    def remember() -> tuple[Run, RunInfo]:
+async def _add(context: Context, once: Once, make: Callable[[Session], Run]) -> RunInfo:
+    made: list[Run] = []
+
+    def remember(session: Session) -> RunInfo:
+        row = make(session)
+        runs.check_room(row, devices.list_all(session, context.settings, context.dispatcher.now()))
+        made.append(row)
+        found = limits.info(context.settings, row, None)
+        return runs.info(session, row).model_copy(update={"limits": found})
+
+    def write() -> RunInfo:
         with context.database.session() as session:
-            row = make(session)
-            now = context.dispatcher.now()
-            runs.check_room(row, devices.list_all(session, context.settings, now))
-            return row, runs.info(session, row)
+            return once.answer(session, RunInfo, lambda: remember(session))[0]
 
-    row, info = await run_in_threadpool(remember)
-    # Should the server die before this, the reconciler finds the run.
-    await done(context.dispatcher.call(lambda board, session, _: board.add_run(session, row)))
-    return await _limited(context, row, info)
+    info = await run_in_threadpool(write)
+    if made:
+        try:
+            await done(
+                context.dispatcher.call(lambda board, session, _: board.add_run(session, made[0]))
+            )
+        except Unavailable as error:
+            # The run is there, and must not look as if it were not: the reconciler takes it up.
+            log.warning("run %s is not begun yet: %s", info.name, error)
+    return info
 
 
 @router.get("")

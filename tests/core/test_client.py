@@ -156,11 +156,35 @@ def test_a_server_that_asks_for_patience_is_asked_again(server: Server, client: 
     assert client.get("/runs") == []
 
 
-def test_what_must_not_be_done_twice_is_not_asked_again(server: Server, client: Client) -> None:
+def test_what_has_no_key_and_must_not_be_done_twice_is_not_asked_again(
+    server: Server, client: Client
+) -> None:
     server.answer = lambda handler: handler.reply(b'{"detail": "in a moment"}', 503)
     with pytest.raises(errors.Unavailable, match="in a moment"):
-        client.post("/runs", {}, once=True)
+        client.delete("/runs/x")
     assert len(server.asked) == 1
+
+
+def test_what_is_done_once_is_asked_again_with_the_same_key(server: Server, client: Client) -> None:
+    keys: list[str | None] = []
+
+    def busy_once(handler: Handler) -> None:
+        keys.append(handler.headers["Idempotency-Key"])
+        if len(keys) == 1:
+            handler.reply(b'{"detail": "in a moment"}', 503)
+        elif len(keys) == 2:
+            handler.close_connection = True  # the answer is lost
+        else:
+            handler.reply(b"[]")
+
+    server.answer = busy_once
+    for _ in range(2):
+        client.post("/runs", {}, once=True)
+    assert len(keys) == 4
+    assert None not in keys
+    assert keys[0] == keys[1] == keys[2] != keys[3]
+    client.post("/runs/x/pause")
+    assert keys[-1] is None
 
 
 @pytest.mark.parametrize(

@@ -13,6 +13,7 @@ from redis import Redis
 
 from ddlp.core.client import Client
 from ddlp.core.queue import TASK, create_celery
+from ddlp.core.seal import Seal, fetch_key
 from tests.conftest import UpProcess, wait_until
 from tests.end_to_end.harm import broker_url, kill, once_at, pool, stand_still, stopped
 from tests.end_to_end.test_epoch import ONCE
@@ -87,7 +88,7 @@ def test_messages_delivered_five_times_out_of_order_and_late_are_made_once(
     victim: UpProcess, client: Client
 ) -> None:
     messages: list[list[dict[str, Any]]] = []
-    celery = create_celery(broker_url(victim))
+    celery = create_celery(broker_url(victim), Seal(fetch_key(client)))
 
     def deliver(times: int) -> None:
         again = messages * times

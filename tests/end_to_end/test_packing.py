@@ -18,6 +18,7 @@ from ddlp.core.client import Client
 from ddlp.core.errors import Conflict, InvalidInput, NotFound
 from ddlp.core.messages import PACK_MARK
 from ddlp.core.queue import PACK, create_celery
+from ddlp.core.seal import Seal, fetch_key
 from tests.cli.test_up import ddlp
 from tests.conftest import UpProcess, wait_until
 from tests.core.records.making import NEEDS_KERNEL
@@ -116,7 +117,7 @@ def test_messages_that_come_twice_or_late_do_no_harm(
 ) -> None:
     """One process stands still on its shard while all messages come again, and then goes on."""
     traps.set("after-claim", "SIGSTOP")
-    queue = create_celery(broker_url(victim))
+    queue = create_celery(broker_url(victim), Seal(fetch_key(client)))
     with removed(client, pack(client)) as name:
         processes = pool(victim.children()["cpu"])
         wait_until(lambda: any(map(is_still, processes)))

@@ -133,7 +133,7 @@ def test_names_follow_the_rules() -> None:
         assert (family.kind == "counter") == family.name.endswith("_total")
         assert family.name.startswith("ddlp_")
         if family.kind == "counter":
-            assert family.name.endswith((*units, "_batches_made_total"))
+            assert family.name.endswith((*units, "_batches_made_total", "_messages_total"))
     assert list(parse(exposition(FULL))) == [family.name for family in FAMILIES]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from ddlp.core.errors import NotAllowed
 from ddlp.core.queue import create_celery
+from ddlp.core.seal import Seal
 from ddlp.core.settings import Settings
 from ddlp.core.types import Scope
 from ddlp.server.datasets import allowed_path
@@ -315,6 +316,6 @@ def test_a_browser_keeps_its_key_where_no_script_and_no_other_site_gets_at_it(
 
 
 def test_celery_takes_json_and_nothing_else() -> None:
-    celery = create_celery("redis://127.0.0.1:1/0")
+    celery = create_celery("redis://127.0.0.1:1/0", Seal("secret"))
     assert celery.conf.accept_content == ["json"]
     assert celery.conf.task_serializer == "json"

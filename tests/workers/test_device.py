@@ -8,6 +8,7 @@ import pytest
 
 from ddlp.core.energy import EnergyReading
 from ddlp.core.messages import DeviceRegister, Heartbeat, Message
+from ddlp.core.seal import Seal
 from ddlp.core.settings import Settings
 from ddlp.core.types import DeviceKind, Prong, Provenance
 from ddlp.workers import device as module
@@ -60,7 +61,9 @@ class Server:
         self.told: list[Message] = []
         self.answer: dict[str, Any] = {}
 
-    def post(self, path: str, body: Message) -> Any:
+    def post(self, path: str, body: Message | None = None) -> Any:
+        if body is None:
+            return {"key": "secret"}
         self.told.append(body)
         return self.answer
 
@@ -115,7 +118,7 @@ def presence(
         def stuck(self) -> bool:
             return stuck
 
-    tap = intake or Intake("cpu")
+    tap = intake or Intake("cpu", Seal("before"))
     found = Presence(device, "http://server:1", Calm(), Usage(1, 1), tap)  # type: ignore[arg-type]
     found._stopping = Steps(rounds)  # type: ignore[assignment]
     return found
@@ -151,7 +154,7 @@ def test_a_drained_device_leaves_its_queue_to_others_and_comes_back(
     tmp_path: Path, server: Server
 ) -> None:
     well = type("Well", (Driver,), {})
-    intake, consumer = Intake("cpu"), Consumer()
+    intake, consumer = Intake("cpu", Seal("before")), Consumer()
     intake.attach(consumer)
     server.answer = {"drained": True}
     # Messages wait in the queue that it leaves: that is no reason to start anew.

@@ -12,6 +12,7 @@ import pytest
 from ddlp.core.client import Client
 from ddlp.core.energy import PowerModel
 from ddlp.core.queue import TASK, create_celery
+from ddlp.core.seal import Seal, fetch_key
 from ddlp.core.store import StoreAddress
 from ddlp.core.types import DeviceKind, Prong
 from ddlp.workers.device import WorkerDevice
@@ -54,7 +55,7 @@ def test_a_stale_lease_is_dropped_before_any_work(
 
 
 def test_nonsense_in_the_queue_does_not_stop_a_worker(up: UpProcess, api: Client) -> None:
-    celery = create_celery(f"unix://{up.home}/redis/redis.sock")
+    celery = create_celery(f"unix://{up.home}/redis/redis.sock", Seal(fetch_key(api)))
     for body in ("nonsense", {"run": "x"}, None, []):
         celery.send_task(TASK, args=[body], queue="csd", retry=False)
     celery.send_task("os.system", args=["true"], queue="csd", retry=False)
@@ -67,7 +68,7 @@ def test_nonsense_in_the_queue_does_not_stop_a_worker(up: UpProcess, api: Client
 
 def test_a_pickled_message_is_not_opened(up: UpProcess, api: Client, tmp_path: Path) -> None:
     trap = tmp_path / "opened"
-    celery = create_celery(f"unix://{up.home}/redis/redis.sock")
+    celery = create_celery(f"unix://{up.home}/redis/redis.sock", Seal(fetch_key(api)))
     celery.conf.accept_content = ["json", "pickle"]
     celery.send_task(TASK, args=[_Trap(str(trap))], queue="csd", serializer="pickle", retry=False)
     celery.close()

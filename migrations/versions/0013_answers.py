@@ -1,0 +1,28 @@
+"""What was answered to a request that makes something is kept, by its Idempotency-Key."""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from alembic import op
+
+revision: str = "0013"
+down_revision: str | None = "0012"
+branch_labels: Sequence[str] | None = None
+depends_on: Sequence[str] | None = None
+
+
+def upgrade() -> None:
+    """Go forward."""
+    op.create_table(
+        "kept_answers",
+        sa.Column("id", sa.String(64), primary_key=True),
+        sa.Column("request", sa.String(64), nullable=False),
+        sa.Column("answer", sa.Text(), nullable=False),
+        sa.Column("at", sa.Double(), nullable=False),
+    )
+    op.create_index("ix_kept_answers_at", "kept_answers", ["at"])
+
+
+def downgrade() -> None:
+    """Go back; a request that is repeated is refused or makes another thing then."""
+    op.drop_table("kept_answers")
