@@ -13,7 +13,8 @@ DdlpError
 ├── NotFound            no such dataset, run, device or epoch          404, exit 5
 ├── Conflict            the state does not allow it now                409, exit 6
 │   └── Refused         a stale fencing token                          409
-│       └── Held        a living process may be at work on it          409
+│       ├── Held        a living process may be at work on it          409
+│       └── Resting     the device failed lately: not now              409
 ├── BadSample           one encoded sample cannot be decoded
 ├── DamagedBatch        a batch file fails its checks
 │   └── MissingBatch    it is not there any more
@@ -130,6 +131,14 @@ class Held(Refused):
         self.process = process
 
 
+class Resting(Refused):
+    """The device failed lately, and gets no work until it has rested."""
+
+    def __init__(self, message: str, rest_s: float) -> None:
+        super().__init__(message)
+        self.rest_s = rest_s
+
+
 class BadSample(DdlpError):
     """One encoded sample cannot be decoded."""
 
@@ -163,6 +172,11 @@ class WaitTimeout(DdlpError):
     status = 504
     kind = "timeout"
     exit_code = ExitCode.TIMEOUT
+
+
+def is_bug(error: Exception) -> bool:
+    """Whether code raised what neither the system nor DDLP does: it will do so again."""
+    return not isinstance(error, DdlpError | OSError | MemoryError)
 
 
 def from_status(status: int, message: str) -> DdlpError:

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from ddlp.core.errors import BadSample, NoRoom
+from ddlp.core.errors import BadSample, NoRoom, is_bug
 from ddlp.core.messages import Lease, Message, WorkSpec
 from ddlp.core.mishap import Mishap
 from ddlp.core.process import own_stdout
@@ -40,6 +40,7 @@ class Report(Message):
     times: StageTimes = StageTimes()
     problem: str | None = None
     permanent: bool = False
+    bug: bool = False
     no_room: bool = False
 
 
@@ -61,7 +62,8 @@ def _make(producer: Producer, lease: Lease, speed: float) -> Report:
     except NoRoom as error:
         return Report(lease=lease, problem=str(error), no_room=True)
     except Exception as error:  # the border of the process: the trainer must learn of it
-        return Report(lease=lease, problem=f"{type(error).__name__}: {error}")
+        problem = f"{type(error).__name__}: {error}"
+        return Report(lease=lease, problem=problem, bug=is_bug(error))
     return Report(lease=lease, **vars(made))
 
 

@@ -273,6 +273,13 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="A device that is silent for longer counts as dead.",
     )
+    failing_timeout_s: float = Field(
+        60.0,
+        ge=1,
+        allow_inf_nan=False,
+        description="How long a batch may fail on every device that tries it before its run has "
+        "failed; meanwhile the devices rest, longer each time, and try again.",
+    )
     trainer_timeout_s: float = Field(
         15.0,
         ge=3,

@@ -27,6 +27,8 @@ class DeviceHealth(StrEnum):
     """Whether a device can be counted on."""
 
     LIVE = "live"
+    RESTING = "resting"
+    """It failed again and again: it is tried again after a pause, and others take over."""
     DRAINING = "draining"
     DRAINED = "drained"
     SILENT = "silent"

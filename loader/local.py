@@ -36,6 +36,7 @@ from ddlp.core.owned_folder import shared_memory
 from ddlp.core.plan import RunPlan, Segment
 from ddlp.core.schedule import (
     Batch,
+    Failed,
     Holder,
     Limits,
     Made,
@@ -134,6 +135,7 @@ class LocalFeed:
         return Limits(
             stored={Prong.CPU: min(cpu, settings.cpu_window), Prong.CSD: csd},
             message_leases=1,
+            all_failing_s=settings.failing_timeout_s,
             sample_s=run.pipeline.decode.max_seconds,
             on_bad=run.on_bad,
             bad_share=run.bad_share(samples),
@@ -161,7 +163,8 @@ class LocalFeed:
         """Have a batch made again."""
         with self._changed:
             key = report.epoch, report.index, report.token
-            self._schedule.damaged(*key, report.reason, report.gone)
+            failed = Failed(report.reason, gone=report.gone)
+            self._schedule.damaged(*key, failed, self._clock())
             self._advance()
 
     def bad_samples(self) -> list[BadSampleInfo]:
@@ -343,7 +346,15 @@ class LocalFeed:
             late.kill()
         self._schedule.expire(now)
         for grant in self._schedule.top_up(now):
-            mine = [w for w in self._workers.values() if w.prong is grant.prong and not w.killed]
+            batch = self._schedule.find(grant.epoch, grant.index)
+            mine = [
+                w
+                for w in self._workers.values()
+                if w.prong is grant.prong
+                and not w.killed
+                and batch is not None
+                and not self._schedule.rest_s(batch, w.name, now)
+            ]
             if not mine:
                 continue  # they are started anew, and what was meant for them is given out again
             worker = min(mine, key=lambda w: w.outstanding)
@@ -382,11 +393,12 @@ class LocalFeed:
                 elif report.no_room:
                     self._schedule.no_room(*key, report.problem, self._clock())
                 else:
-                    self._schedule.fail(*key, report.problem, report.permanent)
+                    failed = Failed(report.problem, report.permanent, report.bug)
+                    self._schedule.fail(*key, failed, self._clock())
             except Refused:
                 self._discard(worker.name, *key)
             except InvalidInput as error:
-                self._schedule.fail(*key, str(error), permanent=True)
+                self._schedule.fail(*key, Failed(str(error), permanent=True), self._clock())
             self._advance()
             self._changed.notify_all()
 

@@ -364,6 +364,7 @@ class Board:
             stored=Windows.of(self.settings, row).stored(batch_bytes(row), free),
             calibration_batches=row.calibration,
             sample_s=pipeline.decode.max_seconds,
+            all_failing_s=self.settings.failing_timeout_s,
             on_bad=BadPolicy(row.on_bad),
             bad_share=row.max_bad_share,
         )

@@ -117,8 +117,7 @@ def words_of(error: Exception) -> str:
     if not isinstance(error, SQLAlchemyError):
         return repr(error)
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
-    return str(cause).strip().split("
-")[0] or type(cause).__name__
+    return str(cause).strip().split("\n")[0] or type(cause).__name__
 
 
 def away(error: Exception) -> Unavailable:

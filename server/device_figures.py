@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ddlp.core.messages import DeviceInfo
-from ddlp.core.messages.work import WattsInfo
+from ddlp.core.messages.work import DeviceRest, WattsInfo
 from ddlp.core.types import DeviceHealth, Provenance
-from ddlp.server.board import Board, LiveDevice
+from ddlp.server.board import ActiveRun, Board, LiveDevice
 from ddlp.server.device_work import SEEN_S, DeviceWork
 
 
@@ -23,6 +23,7 @@ class Seen:
     images_made: int
     busy: float | None
     runs: list[str]
+    rests: list[DeviceRest]
     draws: WattsInfo
 
 
@@ -68,8 +69,19 @@ def _seen(
         images_made=work.images,
         busy=busy,
         runs=runs,
+        rests=[rest for run in board.runs.values() for rest in _rests(run, device.name, now)],
         draws=_draws(board, device, busy, now),
     )
+
+
+def _rests(run: ActiveRun, device: str, now: float) -> list[DeviceRest]:
+    """Whether a device rests from the work of a run."""
+    fleet = run.schedule.fleet
+    rest_s = fleet.rest_s(device, now)
+    if not rest_s or not run.producing:
+        return []
+    member = fleet.members[device]
+    return [DeviceRest(run=run.name, failures=member.failures, rest_s=rest_s, reason=member.reason)]
 
 
 def _draws(board: Board, device: LiveDevice, busy: float | None, now: float) -> WattsInfo:
@@ -99,6 +111,12 @@ def health_of(device: DeviceInfo, holds: int, timeout_s: float) -> tuple[DeviceH
         return DeviceHealth.SILENT, (
             f"Not heard of for more than {timeout_s:g} s; what it held is made by others. Start "
             "its worker again, or remove it."
+        )
+    if device.drained_at is None and device.rests:
+        rest = max(device.rests, key=lambda rest: rest.failures)
+        return DeviceHealth.RESTING, (
+            f"Failed {rest.failures} times in a row in run {rest.run} and is tried again in "
+            f"{rest.rest_s:.0f} s; other devices take over its work. Last error: {rest.reason}"
         )
     if device.drained_at is None:
         return DeviceHealth.LIVE, "Alive, and given work."

@@ -152,6 +152,6 @@ def _info(row: Device, timeout_s: float, now: float, seen: Seen | None) -> Devic
         registered_at=row.registered_at,
         drained_at=row.drained_at,
     )
+    found = found.model_copy(update=vars(seen) if seen else {})
     health, said = health_of(found, seen.holds if seen else 0, timeout_s)
-    doing = vars(seen) if seen else {}
-    return found.model_copy(update={**doing, "health": health, "health_words": said})
+    return found.model_copy(update={"health": health, "health_words": said})

@@ -10,7 +10,7 @@ from sqlalchemy.orm import Session
 from ddlp.core.errors import Conflict
 from ddlp.core.logs import about
 from ddlp.core.messages import Damaged, Fed, FedBatch, FeedRequest, TrainerAccount
-from ddlp.core.schedule import Batch, blamed, explain_wait
+from ddlp.core.schedule import Batch, Failed, blamed, explain_wait
 from ddlp.core.store import batch_name
 from ddlp.core.store.served import access_token
 from ddlp.core.throughput import Received
@@ -123,7 +123,7 @@ def damaged(run: ActiveRun, report: Damaged, now: float) -> None:
     batch = run.schedule.find(report.epoch, report.index)
     device = None if batch is None else batch.device
     key = report.epoch, report.index, report.token
-    run.schedule.damaged(*key, report.reason, report.gone)
+    run.schedule.damaged(*key, Failed(report.reason, gone=report.gone), now)
     level = logging.INFO if report.gone else logging.WARNING
     line = f"a batch cannot be read and is made again: {report.reason}"
     with about(run=run.name, epoch=report.epoch, batch=report.index, device=device):

@@ -2,7 +2,7 @@
 
 import logging
 
-from ddlp.core.errors import Conflict, Held, InvalidInput, Refused
+from ddlp.core.errors import Conflict, Held, InvalidInput, Refused, Resting
 from ddlp.core.image.arithmetic import same_arithmetic
 from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.logs import about
@@ -17,7 +17,7 @@ from ddlp.core.messages import (
     Reported,
     Reports,
 )
-from ddlp.core.schedule import Batch, Holder, Made
+from ddlp.core.schedule import Batch, Failed, Holder, Made
 from ddlp.core.store import batch_name
 from ddlp.core.types import DeviceKind, Domain
 from ddlp.server.board import ActiveRun, Board, LiveDevice
@@ -40,6 +40,8 @@ def claim(board: Board, body: Claim, now: float) -> Claimed:
             granted.append(_claim(board, body, lease, now))
         except Held as error:
             denied.append(Denied(lease=lease, reason=str(error), process=error.process))
+        except Resting as error:
+            denied.append(Denied(lease=lease, reason=str(error), rest_s=error.rest_s))
         except Refused as error:
             denied.append(Denied(lease=lease, reason=str(error)))
     return Claimed(granted=granted, denied=denied)
@@ -115,7 +117,7 @@ def _commit(board: Board, run: ActiveRun, device: LiveDevice, commit: Commit, no
         run.schedule.learn(device.name, commit.seconds, samples)
         raise
     except InvalidInput as error:
-        run.schedule.fail(*key, str(error), permanent=True)
+        run.schedule.fail(*key, Failed(str(error), permanent=True), now)
         with about(run=run.name, epoch=lease.epoch, batch=lease.index, device=device.name):
             log.warning("a batch was reported that cannot be so: %s", error)
         raise Refused(str(error)) from error
@@ -199,13 +201,18 @@ def _made(device: LiveDevice, commit: Commit) -> Made:
 def _fail(run: ActiveRun, device: LiveDevice, failure: Failure, now: float) -> None:
     lease = failure.lease
     key = lease.epoch, lease.index, lease.token
+    rests = False
     if failure.no_room:
         run.schedule.no_room(*key, failure.reason, now)
     else:
-        run.schedule.fail(*key, failure.reason, failure.permanent)
+        failed = Failed(failure.reason, failure.permanent, failure.bug, device=device.name)
+        rests = run.schedule.fail(*key, failed, now)
     with about(run=run.name, epoch=lease.epoch, batch=lease.index, device=device.name):
         level = logging.INFO if failure.no_room else logging.WARNING
         log.log(level, "a batch was not made: %s", failure.reason)
+        if rests:
+            rest_s = run.schedule.fleet.rest_s(device.name, now)
+            log.warning("the device fails again and again; it rests for %g s", rest_s)
 
 
 def _run_of(board: Board, lease: Lease) -> ActiveRun:

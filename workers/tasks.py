@@ -25,6 +25,7 @@ from ddlp.core.errors import (
     NotFound,
     Refused,
     Unavailable,
+    is_bug,
 )
 from ddlp.core.logs import about
 from ddlp.core.messages import Claim, Claimed, Failure, Granted, Lease, WorkSpec
@@ -42,6 +43,8 @@ _GRACE_S = 10.0
 """A batch that is only a little late is finished: it tells how long its device takes."""
 _REPORT_PATIENCE_S = 60.0
 _SETTLE_S = 5.0
+_REST_S = 1.0
+"""A process rests so long at the most after work that its device does not get now."""
 _LEASES = TypeAdapter(list[Lease])
 
 log = logging.getLogger(__name__)
@@ -98,6 +101,9 @@ class Bench:
                 orphans.setdefault(entry.process, []).append(entry.lease)
         # Their message came here because their process died: the server has not heard of that.
         again = [self._claim(left, process) for process, left in orphans.items()]
+        rests = [entry.rest_s for entry in claimed.denied if entry.rest_s is not None]
+        if rests and not claimed.granted:
+            time.sleep(min(_REST_S, *rests))  # the next message is for others to take
         return claimed.granted + [granted for group in again for granted in group]
 
     def _work(self, lease: Lease, seconds: float) -> None:
@@ -133,7 +139,7 @@ class Bench:
             self._fail(lease, str(error))
         except Exception as error:  # the border of the task: the run must learn of it
             log.exception("batch %d failed", lease.index)
-            self._fail(lease, f"{type(error).__name__}: {error}")
+            self._fail(lease, f"{type(error).__name__}: {error}", bug=is_bug(error))
         return None
 
     def _producer(self, run: uuid.UUID) -> Producer:
@@ -149,11 +155,8 @@ class Bench:
         """What was made for nothing."""
         self._store.discard(lease.run, lease.epoch, lease.index, lease.token)
 
-    def _fail(
-        self, lease: Lease, reason: str, permanent: bool = False, no_room: bool = False
-    ) -> None:
-        failure = Failure(lease=lease, reason=reason[:2000], permanent=permanent, no_room=no_room)
-        self._reporter.failed(failure)
+    def _fail(self, lease: Lease, reason: str, **kind: bool) -> None:
+        self._reporter.failed(Failure(lease=lease, reason=reason[:2000], **kind))
 
 
 def is_dead(process: int) -> bool:

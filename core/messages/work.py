@@ -59,6 +59,15 @@ class WattsInfo(Message):
     method: str
 
 
+class DeviceRest(Message):
+    """A device fails at the work of a run, and is given none of it for a while."""
+
+    run: str
+    failures: int = Field(description="In a row.")
+    rest_s: float = Field(description="Seconds until it is tried again.")
+    reason: str = Field(description="Why its last attempt failed.")
+
+
 class DeviceInfo(Message):
     """A registered device."""
 
@@ -93,6 +102,7 @@ class DeviceInfo(Message):
         None, ge=0, le=1, description="Share of its slots' last seconds spent making batches."
     )
     runs: list[str] = Field([], description="Active runs that it works for, or is counted on by.")
+    rests: list[DeviceRest] = Field([], description="Runs at whose work it fails.")
     draws: WattsInfo = Field(
         default_factory=lambda: WattsInfo(
             watts=None, provenance=Provenance.UNAVAILABLE, method="nobody has said"
@@ -204,6 +214,9 @@ class Denied(Message):
     process: int | None = Field(
         None, description="The process of the same device that holds it; it may have died."
     )
+    rest_s: float | None = Field(
+        None, description="The device failed lately: such work is for others for so long."
+    )
 
 
 class Claimed(Message):
@@ -236,6 +249,10 @@ class Failure(Message):
     lease: Lease
     reason: str = Field(max_length=2000)
     permanent: bool = Field(False, description="Trying again cannot help.")
+    bug: bool = Field(
+        False,
+        description="Code raised an error that is none of the system's: time will not heal it.",
+    )
     no_room: bool = Field(False, description="The device's store is full.")
 
 

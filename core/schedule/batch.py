@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from ddlp.core.schedule.failures import Failures
 from ddlp.core.types import BatchState, Prong
 
 
@@ -70,6 +71,14 @@ class Batch:
     started_at: float | None = field(default=None, metadata={"kept": False})
     """Since when it is being made; a process makes what it holds one after the other."""
     rival: Rival | None = field(default=None, metadata={"kept": False})
+    failed: Failures = field(default_factory=Failures, metadata={"kept": False})
+    """Attempts that failed since it was last made."""
+    damage: Failures = field(default_factory=Failures, metadata={"kept": False})
+    """How often it was made and could not be read, by the device that made it."""
+
+    def rest_s(self, device: str, now: float) -> float:
+        """Seconds for which a device does not get it again."""
+        return max(self.failed.rest_s(device, now), self.damage.rest_s(device, now))
 
     @property
     def tokens(self) -> tuple[int, ...]:

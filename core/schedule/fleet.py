@@ -4,6 +4,9 @@ A device's pace is what it needs for a sample, followed by a geometric average: 
 hundred times as long moves it no further than one that took a hundredth, and a device that recovers
 is believed after a few batches. While a batch takes longer than the pace says, its own time counts
 for the slot that makes it.
+
+A device that fails twice in a row rests, longer each time; then it is tried with one slot until it
+has made a batch. While it rests it counts as if it were not there.
 """
 
 from __future__ import annotations
@@ -12,6 +15,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from ddlp.core.schedule.failures import rest_s
 from ddlp.core.types import Prong
 
 _WEIGHT = 0.25
@@ -44,6 +48,19 @@ class Member:
     pace: Pace = field(default_factory=Pace)
     waiting_s: list[float] = field(default_factory=list)
     """How long the batches that its slots are at have taken so far."""
+    failures: int = 0
+    """Attempts in a row that failed; those that fail while it rests are not counted."""
+    reason: str = ""
+    """Why the last one failed."""
+    rests_until: float | None = None
+    made_at: float | None = None
+
+    @property
+    def usable(self) -> int:
+        """Slots that are given work."""
+        if self.rests_until is not None:
+            return 0
+        return self.slots if self.failures < 2 else min(1, self.slots)
 
 
 @dataclass
@@ -78,6 +95,69 @@ class Fleet:
             self._known = {}
             self.members[device].pace.add(seconds, samples)
 
+    def failed(self, device: str, reason: str, now: float) -> bool:
+        """A device could not make a batch; whether it rests from now on."""
+        member = self.members.get(device)
+        if member is None:
+            return False
+        member.reason = reason
+        if self.rest_s(device, now):
+            return False  # begun before
+        member.failures += 1
+        if member.failures < 2:
+            return False
+        self._known = {}
+        member.rests_until = now + rest_s(member.failures)
+        return True
+
+    def succeeded(self, device: str, now: float) -> None:
+        """A device has made a batch: its failures are over, unless it rests."""
+        member = self.members.get(device)
+        if member is None:
+            return
+        member.made_at = now
+        if member.failures and not self.rest_s(device, now):
+            self._known = {}
+            member.failures, member.rests_until = 0, None
+
+    def begin_anew(self, device: str) -> None:
+        """A device was started anew: what failed before counts no more."""
+        if device in self.members:
+            self._known = {}
+            member = self.members[device]
+            member.failures, member.rests_until = 0, None
+
+    def look(self, now: float) -> None:
+        """Wake the devices that have rested."""
+        for member in self.members.values():
+            if member.rests_until is not None and member.rests_until <= now:
+                self._known = {}
+                member.rests_until = None
+
+    def rest_s(self, device: str, now: float) -> float:
+        """Seconds for which a device is given no work."""
+        member = self.members.get(device)
+        until = None if member is None else member.rests_until
+        return 0.0 if until is None else max(0.0, until - now)
+
+    def made_since(self, device: str, began: float) -> bool:
+        """Whether a device made a batch after some moment."""
+        member = self.members.get(device)
+        return member is not None and member.made_at is not None and member.made_at > began
+
+    def resting(self, prongs: Iterable[Prong]) -> dict[str, Member]:
+        """The devices of some prongs that are alive and rest."""
+        wanted = set(prongs)
+        return {
+            name: member
+            for name, member in sorted(self.members.items())
+            if member.prong in wanted and member.slots and member.rests_until is not None
+        }
+
+    def usable(self, prong: Prong) -> list[str]:
+        """The devices of a prong that are given work."""
+        return [n for n, m in self.members.items() if m.prong is prong and m.usable]
+
     def note_waiting(self, waiting_s: Mapping[str, list[float]]) -> None:
         """How long each device has been at the batches that it makes."""
         self._known = {}
@@ -85,11 +165,11 @@ class Fleet:
             member.waiting_s = waiting_s.get(name, [])
 
     def slots(self, prong: Prong) -> int:
-        """Worker slots of a prong that are alive."""
+        """Worker slots of a prong that are given work."""
         return self._figures(prong)[0]
 
     def alive(self, prongs: Iterable[Prong]) -> set[Prong]:
-        """The prongs that have a live device."""
+        """The prongs that have a device which is given work."""
         return {prong for prong in prongs if self.slots(prong)}
 
     def device_s(self, device: str | None) -> float | None:
@@ -120,15 +200,15 @@ class Fleet:
     def _figures(self, prong: Prong) -> tuple[int, float | None]:
         if prong not in self._known:
             live = self._live(prong)
-            known = [(m.slots, s) for m in live if (s := self._batch_s(m)) is not None]
+            known = [(m.usable, s) for m in live if (s := self._batch_s(m)) is not None]
             each_s = None
             if known:
                 each_s = sum(slots for slots, _ in known) / sum(slots / s for slots, s in known)
-            self._known[prong] = sum(member.slots for member in live), each_s
+            self._known[prong] = sum(member.usable for member in live), each_s
         return self._known[prong]
 
     def _live(self, prong: Prong) -> list[Member]:
-        return [m for m in self.members.values() if m.prong is prong and m.slots]
+        return [m for m in self.members.values() if m.prong is prong and m.usable]
 
     def _batch_s(self, member: Member) -> float | None:
         if not member.pace.batches:

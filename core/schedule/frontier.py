@@ -4,7 +4,7 @@ Short batches come after all others: they are given out once both ends have met.
 """
 
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 
 from ddlp.core.types import End
 
@@ -59,12 +59,26 @@ class Frontier:
         self.returned.add(index)
         heappush(self._line, (float("inf") if place is None else place, index))
 
-    def take_returned(self, among: set[int] | None = None) -> int | None:
+    def take_returned(
+        self, among: set[int] | None = None, resting: frozenset[int] = frozenset()
+    ) -> int | None:
         """The lost batch that is needed next; where a set is given, one of that."""
-        index = self._next_returned() if among is None else min(self.returned & among, default=None)
+        if among is None and not resting:
+            index = self._next_returned()
+        else:
+            index = self._next_of(
+                (self.returned if among is None else self.returned & among) - resting
+            )
         if index is not None:
             self.returned.remove(index)
         return index
+
+    def _next_of(self, free: set[int]) -> int | None:
+        if not free:
+            return None
+        self._line = [entry for entry in self._line if entry[1] in self.returned]
+        heapify(self._line)
+        return min(entry for entry in self._line if entry[1] in free)[1]
 
     def _next_returned(self) -> int | None:
         while self._line:

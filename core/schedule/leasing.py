@@ -29,6 +29,7 @@ class Leasing(ScheduleState):
 
     def top_up(self, now: float) -> list[Grant]:
         """Lease what the windows have room for: to be sent to the prongs' workers."""
+        self.fleet.look(now)
         self._note_waiting(now)
         granted = list(self._race_overdue(now))
         for prong in self.strategy.prongs:
@@ -76,7 +77,7 @@ class Leasing(ScheduleState):
             index = None
             if self._worth(epoch, prong, now):
                 among = None if room else self.urgent(epoch)
-                index = epoch.frontier.take_returned(among)
+                index = epoch.frontier.take_returned(among, self._kept_from(epoch, prong, now))
                 if index is None:
                     index = self._take(epoch, prong, among, now)
             if index is not None:
@@ -87,6 +88,15 @@ class Leasing(ScheduleState):
         if room and self.open_next():
             return self._lease_next(prong, now, room)
         return None
+
+    def _kept_from(self, epoch: EpochSchedule, prong: Prong, now: float) -> frozenset[int]:
+        """Lost batches that a prong does not get yet, since all its devices failed at them."""
+        devices = self.fleet.usable(prong) if epoch.frontier.returned else []
+        return frozenset(
+            index
+            for index in epoch.frontier.returned
+            if all(epoch.under_way[index].rest_s(device, now) > 0 for device in devices)
+        )
 
     def _take(
         self, epoch: EpochSchedule, prong: Prong, among: set[int] | None, now: float
@@ -159,7 +169,7 @@ class Leasing(ScheduleState):
         for (device, _), held in self._held.items():
             if held and device in self.fleet.members and self.fleet.members[device].prong is prong:
                 queued -= len(held)
-                if not self.fleet.members[device].slots:
+                if not self.fleet.members[device].usable:
                     continue  # it finishes these, and takes no more
                 begun = held[0].started_at
                 taken_s = 0.0 if begun is None else now - begun

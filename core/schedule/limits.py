@@ -34,7 +34,11 @@ class Limits:
     lease_growth: int = 8
     """An attempt after one that was late lasts twice as long, up to this many times."""
     failures: int = 3
-    """Errors at one batch before the run is given up."""
+    """Errors at one batch before the run is given up, and then only if they went on for long."""
+    failing_s: float = 10.0
+    """How long a batch must fail on several devices that make others meanwhile."""
+    all_failing_s: float = 60.0
+    """How long it must fail where no device is known to work."""
     kills: int = 3
     """Workers that may die at one batch before it is isolated."""
     losses: int = 12

@@ -54,6 +54,21 @@ class Made:
 
 
 @dataclass(frozen=True)
+class Failed:
+    """Why an attempt failed, or why a batch that was made cannot be used."""
+
+    reason: str
+    permanent: bool = False
+    """Trying again cannot help."""
+    bug: bool = False
+    """Code raised an error that is none of the system's: time does not heal it."""
+    gone: bool = False
+    """The batch is not damaged, it is not there: that is nobody's failure."""
+    device: str = ""
+    """Who says so; without a name it is whoever holds the lease."""
+
+
+@dataclass(frozen=True)
 class Void:
     """An attempt that counts no more: whatever it left in its device's store can go."""
 

@@ -171,7 +171,8 @@ class ScheduleState:
     def held_up(self) -> str | None:
         """Why nothing is made, or less than could be, in words; it goes on by itself."""
         prongs = self.strategy.prongs
-        if not self.fleet.alive(prongs):
+        resting = self.fleet.resting(prongs)
+        if not self.fleet.alive(prongs) and not resting:
             wanted = " or ".join(prongs)
             if self.drained:
                 are = "is" if len(self.drained) == 1 else "are"
@@ -182,7 +183,13 @@ class ScheduleState:
             start = f"ddlp worker --prong {prongs[0]}"
             return f"no live device serves {wanted}; start one with: {start}"
         told = [f"{prong} rests: {rest.reason}" for prong, rest in self.resting.items()]
+        told += [f"device {name} fails and rests: {m.reason}" for name, m in resting.items()]
         return "; ".join(told) or None
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether nothing is made for now, of whatever device."""
+        return bool(self.resting) or not self.fleet.alive(self.strategy.prongs)
 
     def set_stored(self, stored: Mapping[Prong, int]) -> None:
         """Hold the run to other windows from now on; what is under way is let finish.

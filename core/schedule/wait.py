@@ -13,12 +13,12 @@ def explain_wait(
 ) -> str:
     """What a rank that got nothing is waiting for, in one sentence, and what can be done."""
     held_up = run.held_up
-    if held_up is not None and not run.resting:
+    if held_up is not None and not run.resting and run.stands_still:
         return held_up
     schedule = run.epochs.get(epoch)
     if schedule is None:
         return f"epoch {epoch} is not open yet; other ranks are still in an earlier one"
-    if held_up is not None:
+    if run.resting:
         return f"room in a store; {held_up}"
     if run.is_ahead(schedule):
         done = schedule.acknowledged
@@ -29,7 +29,9 @@ def explain_wait(
         )
     oldest = _awaited(run, schedule)
     if oldest is None:
-        return f"epoch {epoch} has no batch under way; see the server's log"
+        return _failing(schedule, now) or (
+            f"epoch {epoch} has no batch under way; see the server's log"
+        )
     return (
         f"batch {oldest.index} of epoch {epoch}, held by {_holder(oldest, now, last_seen or {})} "
         f"for {now - oldest.leased_at:.1f} s (attempt {oldest.attempt}); its lease ends in "
@@ -44,7 +46,7 @@ def blamed(run: RunSchedule, epoch: int) -> dict[Prong, float]:
     batch that is made again for a step is waited for by itself.
     """
     schedule = run.epochs.get(epoch)
-    if schedule is None or run.held_up is not None or run.is_ahead(schedule):
+    if schedule is None or run.stands_still or run.is_ahead(schedule):
         return {}
     under_way = schedule.under_way.in_flight()
     at_work = {batch.prong for batch in under_way if batch.state is BatchState.LEASED}
@@ -55,6 +57,18 @@ def blamed(run: RunSchedule, epoch: int) -> dict[Prong, float]:
         return {prong: weight / sum(weights.values()) for prong, weight in weights.items()}
     awaited = _awaited(run, schedule)
     return {awaited.prong: 1.0} if awaited is not None and awaited.prong in at_work else {}
+
+
+def _failing(schedule: EpochSchedule, now: float) -> str | None:
+    """Of the batches that wait for another attempt, the one that failed most."""
+    waiting = [schedule.under_way[index] for index in sorted(schedule.frontier.returned)]
+    batch = max(waiting, key=lambda batch: batch.failed.count, default=None)
+    if batch is None or not batch.failed.count:
+        return None
+    return (
+        f"batch {batch.index} of epoch {schedule.number}, which {batch.failed.told(now)} and is "
+        f"tried again in {max(0.0, batch.failed.until - now):.1f} s: {batch.reason}"
+    )
 
 
 def _awaited(run: RunSchedule, schedule: EpochSchedule) -> Batch | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ddlp.core.errors import Held, InvalidInput, Refused
+from ddlp.core.errors import Held, InvalidInput, Refused, Resting
 from ddlp.core.mishap import Mishap
 from ddlp.core.schedule.batch import Batch
+from ddlp.core.schedule.failures import Failures
 from ddlp.core.schedule.leasing import Leasing
-from ddlp.core.schedule.reports import Holder, Made
+from ddlp.core.schedule.reports import Failed, Holder, Made
 from ddlp.core.types import BadPolicy, BatchState, Prong
 
 _MADE = (BatchState.READY, BatchState.HANDED)
@@ -20,9 +21,11 @@ class Working(Leasing):
     def claim(self, epoch: int, index: int, token: int, holder: Holder, now: float) -> float:
         """A process starts on a lease; returns its deadline.
 
-        Raises `Held` where another process has it: a message may have been delivered twice.
+        Raises `Held` where another process has it: a message may have been delivered twice. Raises
+        `Resting` where the device must not have it now: others get it at once.
         """
         batch = self.in_hand(epoch, index, token)
+        self._check_rest(batch, token, holder.device, now)
         line = self._held.get((holder.device, holder.process), [])
         patience_s = self.patience_s(self.fleet.device_s(holder.device))
         if batch.token != token:
@@ -50,6 +53,17 @@ class Working(Leasing):
             batch.started_at = None if line else now
             self._held.setdefault((holder.device, holder.process), []).append(batch)
         return batch.deadline
+
+    def _check_rest(self, batch: Batch, token: int, device: str, now: float) -> None:
+        """Keep a device that failed lately from a lease that nobody has begun."""
+        rest_s = self.rest_s(batch, device, now)
+        if rest_s > 0 and self._decline(batch, token, batch.reason or ""):
+            why = f"{device} failed lately and gets no such work for {rest_s:.1f} s"
+            raise Resting(f"batch {batch.index} of epoch {batch.epoch}: {why}", rest_s)
+
+    def rest_s(self, batch: Batch, device: str, now: float) -> float:
+        """Seconds for which a device does not get a batch; 0 where it may have it."""
+        return max(self.fleet.rest_s(device, now), batch.rest_s(device, now))
 
     def process_died(self, holder: Holder) -> None:
         """A process of a device is dead: what it held can be claimed again under its token.
@@ -92,8 +106,9 @@ class Working(Leasing):
         batch.seconds, batch.cpu_s = made.seconds, made.cpu_s
         batch.queue_s = max(0.0, now - made.seconds - batch.leased_at)
         vars(batch).update(vars(made.times))
-        batch.reason = None
+        batch.reason, batch.failed = None, Failures()
         self.learn(made.device, made.seconds, planned)
+        self.fleet.succeeded(made.device, now)
         self.found_room(batch.prong)
         self.epochs[epoch].count_made(batch)
         self.note(batch)
@@ -134,15 +149,38 @@ class Working(Leasing):
                 f"{bad[-1].name}: {bad[-1].reason}",
             )
 
-    def fail(
-        self, epoch: int, index: int, token: int, reason: str, permanent: bool = False
-    ) -> None:
-        """A worker could not make a batch; where trying again cannot help, that ends the run."""
+    def fail(self, epoch: int, index: int, token: int, failed: Failed, now: float) -> bool:
+        """A device could not make a batch; whether the device rests from now on.
+
+        Where trying again cannot help, that ends the run.
+        """
         batch = self.in_hand(epoch, index, token)
+        rival = batch.rival
+        second = rival is not None and rival.token == token
+        holder = rival.device if rival is not None and second else batch.device
+        device = failed.device or holder or ""
+        self._count_failure(batch, batch.failed, device, failed, now)
+        rests = not failed.permanent and self.fleet.failed(device, failed.reason, now)
+        self._give_back(batch, token, failed.reason)
+        for prong in self.strategy.prongs if rests else ():
+            if not self.fleet.slots(prong):
+                self.take_back_queued(prong, f"{device} rests: {failed.reason}")
+        return rests
+
+    def _count_failure(
+        self, batch: Batch, failures: Failures, device: str, failed: Failed, now: float
+    ) -> None:
+        """Count it by batch and by device; what fails for too long is given up."""
         batch.failures += 1
-        if permanent or batch.failures >= self.limits.failures:
-            self.note_doom(batch, f"batch {index} of epoch {epoch}: {reason}")
-        self._give_back(batch, token, reason)
+        failures.add(device, now)
+        witnesses = [d for d, began in failures.devices.items() if self.fleet.made_since(d, began)]
+        if failed.permanent:
+            self.note_doom(batch, f"batch {batch.index} of epoch {batch.epoch}: {failed.reason}")
+        elif (failed.bug and failures.count >= self.limits.failures) or failures.is_final(
+            self.limits, now, len(witnesses)
+        ):
+            where = f"batch {batch.index} of epoch {batch.epoch}"
+            self.note_doom(batch, f"{where} {failures.told(now)}: {failed.reason}")
 
     def no_room(self, epoch: int, index: int, token: int, reason: str, now: float) -> None:
         """A store is full: the batch is given back, and its prong rests for a while.
@@ -156,18 +194,16 @@ class Working(Leasing):
         stored = sum(schedule.stored(prong) for schedule in self.epochs.values())
         self.rest(prong, max(1, stored), reason, now)
 
-    def damaged(self, epoch: int, index: int, token: int, reason: str, gone: bool = False) -> None:
+    def damaged(self, epoch: int, index: int, token: int, failed: Failed, now: float) -> None:
         """A reader found a handed batch damaged or gone: it is made again for the same step."""
         batch = self.find(epoch, index)
         if batch is None or batch.token != token or batch.state is not BatchState.HANDED:
             raise Refused(f"batch {index} of epoch {epoch} was not handed out with token {token}")
         self.epochs[epoch].count_made(batch, -1)
         # One that is gone was read by a trainer that did not live to use it: nobody's fault.
-        if not gone:
-            batch.failures += 1
-            if batch.failures >= self.limits.failures:
-                self.note_doom(batch, f"batch {index} of epoch {epoch}: {reason}")
-        self._give_back(batch, token, reason)
+        if not failed.gone:
+            self._count_failure(batch, batch.damage, batch.device or "", failed, now)
+        self._give_back(batch, token, failed.reason)
 
     def take_as_delivered(self, batch: Batch) -> None:
         """A checkpoint has it that a batch was consumed: it need not be made again."""
@@ -205,6 +241,8 @@ class Working(Leasing):
         """
         begun = [line[0] for (name, _), line in self._held.items() if name == device and line]
         at_work = [batch for batch in begun if batch.started_at is not None]
+        if died:
+            self.fleet.begin_anew(device)
         reason = f"{device} {'died' if died else 'was not heard of any more'}"
         lost: list[Batch] = []
         for epoch in self.epochs.values():
@@ -243,11 +281,16 @@ class Working(Leasing):
 
     def decline(self, epoch: int, index: int, token: int, reason: str) -> None:
         """A device that is to get no work was offered a lease: somebody else gets it at once."""
-        batch = self.in_hand(epoch, index, token)
+        self._decline(self.in_hand(epoch, index, token), token, reason)
+
+    def _decline(self, batch: Batch, token: int, reason: str) -> bool:
+        """Give a lease back unless somebody has it; whether it was given back."""
         rival = batch.rival
         mine = rival if rival is not None and rival.token == token else batch
-        if mine.device is None:
-            self._give_back(batch, token, reason)
+        if mine.device is not None:
+            return False
+        self._give_back(batch, token, reason)
+        return True
 
     def _lose(self, batch: Batch, reason: str) -> None:
         if batch.started_at is not None:

@@ -1,5 +1,6 @@
 """What workers report: claims in groups, processes that die, batches that kill, races."""
 
+import re
 import uuid
 from pathlib import Path
 
@@ -9,7 +10,7 @@ from ddlp.core.certificate import verify
 from ddlp.core.errors import Conflict
 from ddlp.core.messages import Commit, Failure, Lease, Reported, Reports
 from ddlp.core.store import batch_name
-from ddlp.core.types import Prong, RunState
+from ddlp.core.types import DeviceHealth, Prong, RunState
 from ddlp.server import quarantine, runs, work
 from ddlp.server.board import run_plan
 from ddlp.server.models import BatchRow, Run
@@ -23,6 +24,7 @@ from tests.server.driving import (
     deliver,
     feed,
     new_run,
+    pass_time,
     race,
     reason_of,
     refusal,
@@ -31,6 +33,7 @@ from tests.server.driving import (
     state_of,
     take_sent,
 )
+from tests.server.test_devices import told
 
 
 def begin(plane: Plane, images: Path, **fields: object) -> tuple[uuid.UUID, Lease]:
@@ -185,6 +188,76 @@ def test_a_worker_that_dies_at_its_second_batch_is_not_held_against_the_third(
     [granted] = claim(plane, Prong.CPU, second, process=2, dead=1).granted
     assert granted.lease.losses == 0
     assert (row_of(plane, first).kills, row_of(plane, second).kills) == (1, 0)
+
+
+def fail(plane: Plane, lease: Lease, reason: str = "Input/output error") -> None:
+    body = Reports(device="cpu", failed=[Failure(lease=lease, reason=reason)])
+    ask(plane, lambda board, _, now: work.report(board, body, now))
+
+
+def test_a_device_that_fails_again_and_again_rests_and_the_other_prong_takes_over(
+    plane: Plane, images: Path
+) -> None:
+    register(plane, Prong.CPU)
+    register(plane, Prong.CSD)
+    run = new_run(plane, images, strategy="wrr")
+    settle(plane)
+    mine = [lease for prong, [lease] in plane.sent if prong is Prong.CPU]
+    for lease in mine:
+        claim(plane, Prong.CPU, lease)
+    for lease in mine:
+        fail(plane, lease)
+    settle(plane)
+    assert state_of(plane, run) is RunState.CREATED
+    [rest] = told(plane, "cpu").rests
+    assert (rest.failures, rest.rest_s, rest.reason) == (2, 0.5, "Input/output error")
+    assert told(plane, "cpu").health is DeviceHealth.RESTING
+    assert "tried again in 0 s; other devices" in told(plane, "cpu").health_words
+    assert told(plane, "csd").health is DeviceHealth.LIVE
+    with plane.database.session() as session:
+        held_up = runs.info(session, session.get_one(Run, run)).held_up
+    assert held_up == "device cpu fails and rests: Input/output error"
+    pass_time(plane, 0.5)
+    assert told(plane, "cpu").health is DeviceHealth.LIVE
+    deliver(plane, run)
+    feed(plane, run, 7, 7)
+    wait_until(lambda: state_of(plane, run) is RunState.COMPLETED)
+
+
+def test_a_device_that_rests_is_told_for_how_long_and_its_lease_goes_to_others(
+    plane: Plane, images: Path
+) -> None:
+    register(plane, Prong.CPU)
+    register(plane, Prong.CPU, name="other")
+    new_run(plane, images, strategy="cpu")
+    settle(plane)
+    first, second, third, *_ = [lease for _, lease in take_sent(plane)]
+    claim(plane, Prong.CPU, first, second)
+    fail(plane, first)
+    fail(plane, second)
+    [denied] = claim(plane, Prong.CPU, third).denied
+    assert denied.rest_s == 0.5
+    assert "cpu failed lately and gets no such work for 0.5 s" in denied.reason
+
+
+def test_a_run_fails_once_its_only_device_failed_for_longer_than_the_limit(
+    plane: Plane, images: Path
+) -> None:
+    _, lease = begin(plane, images)
+    run = lease.run
+    for _ in range(40):
+        feed(plane, run, 0, 0)
+        for _, sent in [(Prong.CPU, lease), *take_sent(plane)]:
+            if claim(plane, Prong.CPU, sent).granted:
+                fail(plane, sent)
+        if state_of(plane, run) is RunState.FAILED:
+            break
+        assert plane.now <= 1000 + plane.settings.failing_timeout_s + 40
+        pass_time(plane, 5)
+    assert re.fullmatch(
+        r"batch 0 of epoch 0 failed \d+ times in [6-9]\d s on cpu: Input/output error",
+        reason_of(plane, run),
+    )
 
 
 @pytest.mark.parametrize("winner", list(Prong))

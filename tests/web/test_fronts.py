@@ -3,7 +3,7 @@
 import itertools
 import uuid
 
-from ddlp.core.schedule import Batch
+from ddlp.core.schedule import Batch, Failed
 from ddlp.core.settings import Settings
 from ddlp.core.types import Prong, RunState
 from ddlp.server.board import ActiveRun, Board
@@ -67,7 +67,7 @@ def test_a_batch_that_is_made_again_by_the_other_side_is_counted_there_alone() -
     making.work_off(epoch.schedule)
     (handed,) = epoch.schedule.fetch(0, 0, 0, 1)
     assert handed.prong is Prong.CPU
-    epoch.schedule.damaged(0, handed.index, handed.token, "bits")
+    epoch.schedule.damaged(0, handed.index, handed.token, Failed("bits"), 0.0)
     epoch.schedule.set_devices({"csd": (Prong.CSD, 2)})
     making.work_off(epoch.schedule)
     assert handed.prong is Prong.CSD

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
 from dataclasses import dataclass
 
@@ -10,13 +11,25 @@ from ddlp.core.certificate import verify
 from ddlp.core.deals import Deals
 from ddlp.core.plan import Places, Segment
 from ddlp.core.schedule import Batch, Changes, Grant, RunSchedule
+from ddlp.core.schedule.failures import rest_s
 from ddlp.core.schedule.strategies.bounded import Bounded
 from ddlp.core.types import BadPolicy, BatchState, End, EpochState, Prong
 from tests.core.schedule.records import EpochRow, Records
 from tests.core.schedule.scenario import Scenario
 
 _MADE = (BatchState.READY, BatchState.HANDED)
+_LEAST_REST_S = 0.5
+_ROUNDING_S = 1e-6
+_GIVEN_UP = re.compile(r"batch (\d+) of epoch (\d+) failed")
 Key = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One attempt at a batch that failed."""
+
+    at: float
+    device: str
 
 
 @dataclass(frozen=True)
@@ -43,6 +56,14 @@ class Checks:
         self._doom: str | None = None
         self.deaths: Counter[Key] = Counter()
         """How often a process died that had claimed a batch."""
+        self._failed: dict[Key, list[Failure]] = {}
+        """Attempts at each batch that failed."""
+        self._tries: dict[Key, list[Failure]] = {}
+        """The same since it was made last, as far as the server remembers."""
+        self._claimed: set[int] = set()
+        self._in_a_row: Counter[str] = Counter()
+        self._quiet_until: dict[str, float] = {}
+        """Until when a device must not be given new work."""
         self.unsteady: set[int] = set()
         """Epochs whose order no single rule dictates: they were cut anew, or switched over."""
         self.trained: dict[int, dict[int, Delivery]] = {}
@@ -83,6 +104,48 @@ class Checks:
         assert (*key, grant.token) not in self._void, f"token {grant.token} of {key} was void"
         assert self._won.get(key) != grant.token, f"token {grant.token} of {key} counted twice"
         self._winning[key] = grant.token
+
+    # Failures
+
+    def failed(self, grant: Grant, device: str, known: bool, now: float) -> None:
+        """An attempt failed: a device that is known and fails twice in a row rests."""
+        key = grant.epoch, grant.index
+        self._failed.setdefault(key, []).append(Failure(now, device))
+        self._tries.setdefault(key, []).append(Failure(now, device))
+        if known and now >= self._quiet_until.get(device, 0.0):
+            self._in_a_row[device] += 1
+            self._quiet_until[device] = now + rest_s(self._in_a_row[device])
+
+    def damaged(self, batch: Batch, now: float) -> None:
+        """A batch was made, and cannot be read."""
+        found = Failure(now, batch.device or "")
+        self._failed.setdefault((batch.epoch, batch.index), []).append(found)
+
+    def made(self, grant: Grant, device: str, now: float) -> None:
+        """An attempt succeeded; one that was begun before a rest does not end it."""
+        if now >= self._quiet_until.get(device, 0.0):
+            self._in_a_row[device] = 0
+        self._tries.pop((grant.epoch, grant.index), None)
+
+    def claimed(self, grant: Grant, device: str, now: float) -> None:
+        """Who rests gets nothing, and not at once again what it failed at twice."""
+        if grant.token in self._claimed:
+            return
+        self._claimed.add(grant.token)
+        late = now - self._quiet_until.get(device, 0.0)
+        assert late >= -_ROUNDING_S, f"{device} was given {grant} while it rests"
+        tries = self._tries.get((grant.epoch, grant.index), [])
+        if len(tries) > 1 and device in {failure.device for failure in tries}:
+            pause_s = now - tries[-1].at
+            assert pause_s >= _LEAST_REST_S - _ROUNDING_S, f"{device} failed at {grant} just now"
+
+    def forget_rests(self, device: str | None = None) -> None:
+        """A device was started anew, or the server."""
+        if device is None:
+            self._tries.clear()
+        for name in [device] if device is not None else list(self._in_a_row):
+            self._in_a_row.pop(name, None)
+            self._quiet_until.pop(name, None)
 
     def saved(self, changes: Changes, grants: list[Grant]) -> None:
         """What was taken is taken, attempts that are void stay so, and tokens are new."""
@@ -140,6 +203,7 @@ class Checks:
     def cut(self, epoch: int, place: int) -> None:
         """From a place on, an epoch is dealt to other ranks."""
         replayed = self._scenario.name == "replay"
+        self._tries.clear()
         self.unsteady |= set(range(epoch, self._scenario.plan.epochs if replayed else epoch + 1))
         for known in (self.trained, self._once):
             for number, places in known.items():
@@ -166,6 +230,16 @@ class Checks:
 
     def _check_failure(self, records: Records) -> None:
         limits = self._scenario.limits
+        given_up = _GIVEN_UP.match(records.failed or "")
+        if given_up is not None:
+            index, epoch = map(int, given_up.groups())
+            failed = self._failed[epoch, index]
+            lasted_s = failed[-1].at - failed[0].at
+            several = len({failure.device for failure in failed}) > 1
+            least_s = limits.failing_s if several else limits.all_failing_s
+            assert len(failed) >= limits.failures, f"{failed}: {records.failed}"
+            assert lasted_s >= least_s - _ROUNDING_S, f"{failed}: {records.failed}"
+            return
         blamed = [key for key, n in self.deaths.items() if n >= limits.kills]
         assert limits.on_bad is BadPolicy.FAIL, records.failed
         assert blamed, f"nothing died often enough: {records.failed}"

@@ -4,7 +4,7 @@ from collections import Counter
 from dataclasses import replace
 
 from ddlp.core.errors import Refused
-from ddlp.core.schedule import Batch, EpochSchedule, Grant, Holder, Made, RunSchedule
+from ddlp.core.schedule import Batch, EpochSchedule, Failed, Grant, Holder, Made, RunSchedule
 from ddlp.core.types import BatchState, End, Prong
 
 
@@ -209,9 +209,66 @@ class AcknowledgementsGetLost(RunSchedule):
 class DamageIsCountedAsMade(RunSchedule):
     """A batch that must be made again is still counted."""
 
-    def damaged(self, epoch: int, index: int, token: int, reason: str, gone: bool = False) -> None:
-        super().damaged(epoch, index, token, reason, gone)
+    def damaged(self, epoch: int, index: int, token: int, failed: Failed, now: float) -> None:
+        super().damaged(epoch, index, token, failed, now)
         self.epochs[epoch].made_by += Counter({Prong.CPU: 1})
+
+
+class DevicesDoNotRest(RunSchedule):
+    """A device that fails again and again is given work all the same."""
+
+    def fail(self, epoch: int, index: int, token: int, failed: Failed, now: float) -> bool:
+        super().fail(epoch, index, token, failed, now)
+        for member in self.fleet.members.values():
+            member.rests_until = None
+        return False
+
+
+class BatchesDoNotRest(RunSchedule):
+    """A batch that failed goes to the device that failed at it, over and over."""
+
+    def rest_s(self, batch: Batch, device: str, now: float) -> float:
+        return self.fleet.rest_s(device, now)
+
+    def _kept_from(self, epoch: EpochSchedule, prong: Prong, now: float) -> frozenset[int]:
+        return frozenset()
+
+
+class ARestHasNoEnd(RunSchedule):
+    """A device that rests is never given work again."""
+
+    def top_up(self, now: float) -> list[Grant]:
+        for member in self.fleet.members.values():
+            if member.rests_until is not None:
+                member.rests_until = now + 60.0
+        return super().top_up(now)
+
+
+class AFailedBatchIsForgotten(RunSchedule):
+    """A batch that failed is kept from its device for good."""
+
+    def fail(self, epoch: int, index: int, token: int, failed: Failed, now: float) -> bool:
+        batch = self.in_hand(epoch, index, token)
+        rests = super().fail(epoch, index, token, failed, now)
+        batch.failed.until = 10.0**9
+        return rests
+
+
+class ThreeErrorsEndARun(RunSchedule):
+    """However quickly they follow each other, and on whatever device."""
+
+    def fail(self, epoch: int, index: int, token: int, failed: Failed, now: float) -> bool:
+        batch = self.in_hand(epoch, index, token)
+        bug = replace(failed, bug=batch.failed.count >= 2)
+        return super().fail(epoch, index, token, bug, now)
+
+
+class ErrorsEndNoRun(RunSchedule):
+    """A batch that fails for ever is tried for ever."""
+
+    def note_doom(self, batch: Batch, reason: str) -> None:
+        if " failed " not in reason:
+            super().note_doom(batch, reason)
 
 
 MUTANTS: list[type[RunSchedule]] = [
@@ -236,4 +293,10 @@ MUTANTS: list[type[RunSchedule]] = [
     TheDeadKeepTheirLeases,
     AcknowledgementsGetLost,
     DamageIsCountedAsMade,
+    DevicesDoNotRest,
+    BatchesDoNotRest,
+    ARestHasNoEnd,
+    AFailedBatchIsForgotten,
+    ThreeErrorsEndARun,
+    ErrorsEndNoRun,
 ]

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _BEAT_S = 2.0
 _GRACE_S = 10.0
+_ERROR_S = 0.01
+_REST_S = 1.0
 _RETRY_S = 0.7
 _RETRIES = 20
 _POINTS = ("before the claim", "after the claim", "before the report", "after the report")
@@ -39,11 +41,12 @@ class Process:
         self.message: Message | None = None
         self._todo: list[tuple[Grant, float]] = []
         self._end: str | None = None
+        self._rests = False
 
     def take(self, message: Message) -> None:
         """Claim the leases of a message and begin with the first."""
         self.message = message
-        self._end = None
+        self._end, self._rests = None, False
         if self._world.fault("process_killed"):
             self._end = self._world.chance.choice(_POINTS)
         if self._end == "before the claim":
@@ -51,6 +54,8 @@ class Process:
         self._todo = self._claim(list(message.leases), None)
         if self._end == "after the claim":
             return self.die()
+        if self._rests:
+            return self._world.after(_REST_S, self._if_alive(self._begin))
         return self._begin()
 
     def die(self) -> None:
@@ -72,6 +77,7 @@ class Process:
             claimed = world.call(lambda: world.service.claim(holder, leases, dead, world.now))
         except (Refused, Unavailable):
             return []
+        self._rests = claimed.rests and not claimed.granted
         for _, process in claimed.held:
             if process != dead and process in self._device.dead:
                 again = [grant for grant, held_by in claimed.held if held_by == process]
@@ -85,6 +91,9 @@ class Process:
             self._world.deliver(self._device.prong)
             return
         _, deadline = self._todo[0]
+        if self._device.broken or self._world.is_spoilt(self._todo[0][0]):
+            self._world.after(_ERROR_S, self._if_alive(self._fail))
+            return
         takes_s = self._device.batch_s()
         ended_after_s = deadline - self._world.now + _GRACE_S
         if takes_s > ended_after_s:
@@ -104,6 +113,13 @@ class Process:
         if self._end == "after the report":
             return self.die()
         return self._begin()
+
+    def _fail(self) -> None:
+        """The batch at hand cannot be made."""
+        grant, _ = self._todo.pop(0)
+        world, name = self._world, self._device.name
+        self._report(lambda: world.service.fail(grant, name, world.now))
+        self._begin()
 
     def _publish(self, grant: Grant, seconds: float) -> None:
         world = self._world
@@ -145,7 +161,7 @@ class Device:
     def __init__(self, world: Simulation, spec: DeviceSpec) -> None:
         self.name, self.prong = spec.name, spec.prong
         self._world, self._spec = world, spec
-        self.up, self.silent, self.lost = True, False, False
+        self.up, self.silent, self.lost, self.broken = True, False, False, False
         self.dead: set[int] = set()
         self._factor = 1.0
         self._incarnation = 0
@@ -201,6 +217,9 @@ class Device:
             self._slow_down(100.0, chance.uniform(5.0, 60.0))
         if world.fault("device_stalled"):
             self._slow_down(1e6, chance.uniform(5.0, 60.0))
+        if world.fault("device_fails"):
+            self.broken = True
+            world.after(chance.uniform(0.2, 40.0), lambda: setattr(self, "broken", False))
         if world.fault("device_silent"):
             self.silent = True
             world.after(chance.uniform(1.0, 30.0), self._speak_again)

@@ -9,6 +9,7 @@ from ddlp.core.certificate import FORMAT, Certificate, Entry, delivered, makers,
 from ddlp.core.mishap import Mishap
 from ddlp.core.plan import RunPlan, Segment
 from ddlp.core.schedule import Batch, Changes, EpochSchedule
+from ddlp.core.schedule.failures import Failures
 from ddlp.core.schedule.fleet import Pace
 from ddlp.core.schedule.frontier import Frontier
 from ddlp.core.schedule.limits import Limits
@@ -62,8 +63,7 @@ class Records:
     def save(self, changes: Changes, next_token: int) -> None:
         """Write down what changed."""
         for batch in changes.batches:
-            kept = replace(batch, process=0, started_at=None, rival=None)
-            self.batches[batch.epoch, batch.index] = kept
+            self.batches[batch.epoch, batch.index] = _kept(batch)
         for epoch in changes.epochs:
             self.epochs[epoch.number] = _row(epoch)
         for key, bad in changes.mishaps.items():
@@ -183,7 +183,13 @@ class Records:
 
     def _of(self, number: int) -> list[Batch]:
         """Copies of an epoch's batches."""
-        return [replace(b) for (epoch, _), b in self.batches.items() if epoch == number]
+        return [_kept(b) for (epoch, _), b in self.batches.items() if epoch == number]
+
+
+def _kept(batch: Batch) -> Batch:
+    """A copy of what is written down of a batch."""
+    anew = {"failed": Failures(), "damage": Failures()}
+    return replace(batch, process=0, started_at=None, rival=None, **anew)
 
 
 def _row(epoch: EpochSchedule) -> EpochRow:

@@ -31,6 +31,8 @@ class Faults:
     """It is killed, and never comes back."""
     device_slow: float = 0.05
     device_stalled: float = 0.05
+    device_fails: float = 0.05
+    """For a while, every attempt on it ends with an error."""
     report_doubled: float = 0.1
     report_late: float = 0.1
     """A report is repeated long after."""
@@ -86,6 +88,8 @@ class Scenario:
     synchronous: bool = True
     poison: int | None = None
     """A place of the epoch's order whose batch kills every process that makes it."""
+    spoilt: int | None = None
+    """A place of the epoch's order whose batch nobody can make: all attempts end in errors."""
     orders: Mapping[int, Deals] = field(default_factory=dict)
     """What a replay follows."""
 
@@ -108,6 +112,7 @@ def draw(seed: int, name: str, level: float) -> Scenario:
     chance = random.Random(f"{seed} {name} {level}")
     plan = _plan(chance, seed)
     poisoned = level > 0 and plan.samples > 0 and chance.random() < 0.1
+    spoilt = level > 0 and plan.samples > 0 and not poisoned and chance.random() < 0.1
     replayed = range(plan.epochs if name == Replay.name else 0)
     return Scenario(
         seed=seed,
@@ -121,6 +126,7 @@ def draw(seed: int, name: str, level: float) -> Scenario:
         train_s=chance.choice([0.0, 0.02, 0.3]),
         synchronous=chance.random() < 0.7,
         poison=chance.randrange(plan.samples) if poisoned else None,
+        spoilt=chance.randrange(plan.samples) if spoilt else None,
         orders={epoch: _order(chance, plan.batches) for epoch in replayed},
     )
 
@@ -139,13 +145,14 @@ def _plan(chance: random.Random, seed: int) -> RunPlan:
 
 
 def _limits(chance: random.Random) -> Limits:
-    """Windows of all sizes, and so many attempts that only what kills workers ends a run."""
+    """Windows of all sizes, and so many attempts that no slow device ends a run."""
     return Limits(
         stored={Prong.CPU: chance.randint(1, 8), Prong.CSD: chance.randint(1, 30)},
         message_leases=chance.choice([1, 4, 32]),
         message_s=chance.choice([0.2, 2.0]),
         calibration_batches=chance.choice([1, 3, 10]),
-        failures=10**6,
+        failing_s=chance.choice([0.0, 10.0]),
+        all_failing_s=chance.choice([15.0, 60.0]),
         losses=10**6,
         on_bad=chance.choice([BadPolicy.FAIL, BadPolicy.SKIP]),
         bad_share=1.0,

@@ -8,8 +8,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from ddlp.core.errors import DdlpError, Held, Refused, Unavailable
-from ddlp.core.schedule import Batch, EpochSchedule, Grant, Holder, Made, Pace, RunSchedule
+from ddlp.core.errors import DdlpError, Held, Refused, Resting, Unavailable
+from ddlp.core.schedule import Batch, EpochSchedule, Failed, Grant, Holder, Made, Pace, RunSchedule
 from ddlp.core.schedule.strategies import Strategy
 from ddlp.core.types import EpochState, Prong
 from tests.core.schedule.checks import Checks
@@ -37,6 +37,7 @@ class Claimed:
 
     granted: list[tuple[Grant, float]] = field(default_factory=list)
     held: list[tuple[Grant, int]] = field(default_factory=list)
+    rests: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,6 +96,7 @@ class Service:
         self.schedule.rank_epoch = [min(oldest, plan.epochs - 1)] * plan.world_size
         for device in self.devices.values():
             device.gone = False
+        self.checks.forget_rests()
 
     @property
     def over(self) -> bool:
@@ -171,6 +173,7 @@ class Service:
         for epoch in self.schedule.epochs.values():
             held = [b for b in epoch.under_way.in_flight() if b.device == name]
             self.checks.deaths.update((batch.epoch, batch.index) for batch in held)
+        self.checks.forget_rests(name)
         self.schedule.device_gone(name, prong)
 
     def claim(self, holder: Holder, grants: list[Grant], dead: int | None, now: float) -> Claimed:
@@ -183,8 +186,11 @@ class Service:
                 key = grant.epoch, grant.index, grant.token
                 deadline = self.schedule.claim(*key, holder, now)
                 claimed.granted.append((grant, deadline))
+                self.checks.claimed(grant, holder.device, now)
             except Held as error:
                 claimed.held.append((grant, error.process))
+            except Resting:
+                claimed.rests = True
             except Refused:
                 continue
         return claimed
@@ -194,7 +200,15 @@ class Service:
         found = self.schedule.find(grant.epoch, grant.index)
         before = None if found is None else replace(found)
         news = self.schedule.commit(grant.epoch, grant.index, grant.token, made, now)
+        self.checks.made(grant, made.device, now)
         self.checks.committed(grant, before, news)
+
+    def fail(self, grant: Grant, device: str, now: float) -> None:
+        """A batch could not be made."""
+        key = grant.epoch, grant.index, grant.token
+        self.schedule.fail(*key, Failed("an error of the moment", device=device), now)
+        known = device in self.schedule.fleet.members
+        self.checks.failed(grant, device, known, now)
 
     def no_room(self, grant: Grant, now: float) -> None:
         """A store was full."""
@@ -219,9 +233,12 @@ class Service:
         done = self.schedule.rank_done(rank, epoch, received + len(batches))
         return Fed([replace(batch) for batch in batches], done)
 
-    def damaged(self, batch: Batch, gone: bool) -> None:
+    def damaged(self, batch: Batch, gone: bool, now: float) -> None:
         """A rank could not read a batch."""
-        self.schedule.damaged(batch.epoch, batch.index, batch.token, "unreadable", gone)
+        key = batch.epoch, batch.index, batch.token
+        self.schedule.damaged(*key, Failed("unreadable", gone=gone), now)
+        if not gone:
+            self.checks.damaged(batch, now)
 
     def switch(self, strategy: Strategy) -> None:
         """Go on with another strategy."""

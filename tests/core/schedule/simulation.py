@@ -130,8 +130,11 @@ class Simulation:
 
     def is_poison(self, grant: Grant) -> bool:
         """Whether a batch kills whoever makes it."""
-        poison = self.scenario.poison
-        return poison is not None and any(a <= poison < b for a, b in grant.places)
+        return _holds(grant, self.scenario.poison)
+
+    def is_spoilt(self, grant: Grant) -> bool:
+        """Whether nobody can make a batch."""
+        return _holds(grant, self.scenario.spoilt)
 
     def can_do_without(self, device: Device) -> bool:
         """Whether another device stays that can make all that is left."""
@@ -193,6 +196,10 @@ class Simulation:
             stored = {prong: self.chance.choice([1, 2, 5, 20]) for prong in Prong}
             self.log(f"the stores may hold {stored} from now on")
             self.service.limit(stored)
+
+
+def _holds(grant: Grant, place: int | None) -> bool:
+    return place is not None and any(first <= place < stop for first, stop in grant.places)
 
 
 def simulate(

@@ -4,7 +4,7 @@ import pytest
 
 from ddlp.core.errors import InvalidInput, Refused
 from ddlp.core.mishap import Mishap
-from ddlp.core.schedule import Batch, Grant, Limits, RunSchedule
+from ddlp.core.schedule import Batch, Failed, Grant, Limits, RunSchedule
 from ddlp.core.schedule.limits import bad_allowed, usual_bad_share
 from ddlp.core.types import Prong
 from tests.core.schedule import making
@@ -58,7 +58,7 @@ def test_a_batch_that_is_made_again_replaces_what_was_known_of_it() -> None:
     batch = make(run, lease, bad_one(run, lease, 0), bad_one(run, lease, 1))
     run.changes()
     run.fetch(0, 0, 0, 1)
-    run.damaged(0, batch.index, batch.token, "a bit flipped")
+    run.damaged(0, batch.index, batch.token, Failed("a bit flipped"), 0.0)
     assert run.epochs[0].bad == 0
     again = make(run, next(g for g in run.top_up(0.0) if g.index == batch.index))
     assert run.changes().mishaps == {(0, batch.index): ()}

@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddlp.core.schedule import Grant, RunSchedule, blamed
+from ddlp.core.schedule import Failed, Grant, RunSchedule, blamed
 from ddlp.core.types import Prong
 from tests.core.schedule.making import BOTH, claim, finish, key, made, paced, schedule, take
 
@@ -73,7 +73,7 @@ def test_a_step_that_is_made_again_is_waited_for_whatever_the_other_side_does(ag
     run = schedule("wrr", batches=20)
     take(run, 1)
     [batch] = run.fetch(0, 0, 1, 1)
-    run.damaged(0, batch.index, batch.token, "a bit flipped")
+    run.damaged(0, batch.index, batch.token, Failed("a bit flipped"), 0.0)
     run.set_devices({again.value: (again, 1)})
     begin(run)
     run.set_devices(BOTH)

@@ -3,7 +3,7 @@
 import pytest
 
 from ddlp.core.mishap import Mishap
-from ddlp.core.schedule import RunSchedule
+from ddlp.core.schedule import Failed, RunSchedule
 from ddlp.core.types import BadPolicy, EpochState, Prong
 from tests.core.schedule.making import (
     claim,
@@ -25,7 +25,7 @@ def poisoned(run: RunSchedule, index: int = 5, epoch: int = 0) -> None:
     for _ in range(40):
         for grant in run.top_up(0.0):
             if (grant.epoch, grant.index) == (epoch, index):
-                run.fail(*key(grant), "it is poisoned", permanent=True)
+                run.fail(*key(grant), Failed("it is poisoned", permanent=True), 0.0)
             else:
                 finish(run, grant)
 
@@ -103,15 +103,15 @@ def test_it_is_forgotten_with_an_epoch_that_all_have_left() -> None:
 
 
 def test_a_step_that_cannot_be_made_again_fails_when_its_rank_comes_to_it() -> None:
-    run = schedule("cpu", batches=6, epochs=1, failures=1)
+    run = schedule("cpu", batches=6, epochs=1, failures=1, all_failing_s=0.0)
     make_all(run)
     first, second, third = run.fetch(0, 0, 0, 3)
-    run.damaged(0, third.index, third.token, "a bit flipped")
+    run.damaged(0, third.index, third.token, Failed("a bit flipped"), 0.0)
     assert run.doom is None
     run.consume(0, 0, 1)
     assert run.doom is None
     run.consume(0, 0, 2)
-    assert run.doom == "batch 2 of epoch 0: a bit flipped"
+    assert run.doom == "batch 2 of epoch 0 failed 1 times in 0 s on cpu: a bit flipped"
     assert (first.index, second.index) == (0, 1)
 
 
@@ -126,7 +126,7 @@ def test_while_a_second_attempt_is_under_way_nothing_has_failed() -> None:
     second = run.top_up(1.0)[0]
     claim(run, second, 1.0, device="quick")
     run.fetch(0, 0, 0, 1)
-    run.fail(*key(first), "it is poisoned", permanent=True)
+    run.fail(*key(first), Failed("it is poisoned", permanent=True), 0.0)
     assert run.doom is None
     assert run.commit(*key(second), made("quick"), 2.0)
     assert run.expected_failure is None
@@ -144,10 +144,10 @@ def test_a_batch_that_was_given_up_is_given_to_nobody_until_all_is_forgotten() -
 
 
 def test_what_a_checkpoint_has_as_delivered_is_no_failure_any_more() -> None:
-    run = schedule("cpu", batches=6, epochs=1, failures=1)
+    run = schedule("cpu", batches=6, epochs=1, failures=1, all_failing_s=0.0)
     make_all(run)
     batches = run.fetch(0, 0, 0, 3)
-    run.damaged(0, 0, batches[0].token, "a bit flipped")
+    run.damaged(0, 0, batches[0].token, Failed("a bit flipped"), 0.0)
     assert run.doom is not None
     run.go_back(0, 0, 2, [])
     assert run.expected_failure is None

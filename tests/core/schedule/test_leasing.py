@@ -2,7 +2,7 @@
 
 import pytest
 
-from ddlp.core.schedule import Holder, RunSchedule, explain_wait
+from ddlp.core.schedule import Failed, Holder, RunSchedule, explain_wait
 from ddlp.core.types import BatchState, Prong
 from tests.core.schedule.making import (
     claim,
@@ -77,7 +77,7 @@ def test_a_lost_batch_that_holds_a_step_is_made_again_though_the_store_is_full()
     [batch] = run.fetch(0, 0, 0, 1)
     make_all(run)
     assert run.top_up(0.0) == []
-    run.damaged(0, batch.index, batch.token, "a bit flipped")
+    run.damaged(0, batch.index, batch.token, Failed("a bit flipped"), 0.0)
     assert [grant.index for grant in run.top_up(0.0)] == [batch.index]
 
 

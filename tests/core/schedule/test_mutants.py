@@ -6,7 +6,7 @@ from ddlp.core.schedule import RunSchedule
 from tests.core.schedule.mutants import MUTANTS
 from tests.core.schedule.simulation import simulate
 
-SEEDS = [(seed, name) for seed in range(20) for name in ("mte", "wrr", "bounded-0")]
+SEEDS = [(seed, name) for seed in range(20) for name in ("mte", "wrr", "bounded-0", "cpu")]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)

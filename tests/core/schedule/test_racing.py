@@ -3,7 +3,7 @@
 import pytest
 
 from ddlp.core.errors import Held, Refused
-from ddlp.core.schedule import Batch, Grant, Holder, RunSchedule
+from ddlp.core.schedule import Batch, Failed, Grant, Holder, RunSchedule
 from ddlp.core.types import BatchState, Prong
 from tests.core.schedule.making import claim, find, key, made, paced, schedule
 
@@ -85,7 +85,7 @@ def test_a_second_lease_that_was_not_claimed_leaves_nothing() -> None:
 def test_the_second_attempt_may_fail_and_the_first_goes_on() -> None:
     run, slow, quick = raced()
     claim(run, quick, 1.0)
-    run.fail(*key(quick), "it broke")
+    run.fail(*key(quick), Failed("it broke"), 0.0)
     assert batch_of(run).rival is None
     with pytest.raises(Refused):
         run.commit(*key(quick), made("cpu"), 2.0)

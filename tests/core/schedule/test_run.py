@@ -5,7 +5,7 @@ from itertools import cycle
 import pytest
 
 from ddlp.core.errors import Conflict, InvalidInput, Refused
-from ddlp.core.schedule import EpochSchedule, RunSchedule, strategy
+from ddlp.core.schedule import EpochSchedule, Failed, RunSchedule, strategy
 from ddlp.core.takeover import Origin
 from ddlp.core.types import BatchState, End, EpochState, Prong
 from tests.core.schedule.making import claim, finish, key, made, make_all, schedule, take, work_off
@@ -54,7 +54,7 @@ def test_nothing_comes_after_a_step_that_is_made_again() -> None:
     run = schedule("cpu")
     make_all(run)
     first, second = run.fetch(0, 0, 0, 2)
-    run.damaged(0, first.index, first.token, "a bit flipped")
+    run.damaged(0, first.index, first.token, Failed("a bit flipped"), 0.0)
     assert run.fetch(0, 0, 0, 2) == []
     again = next(grant for grant in run.top_up(1.0) if grant.index == first.index)
     batch = finish(run, again)

@@ -58,7 +58,8 @@ def test_a_recorded_order_is_replayed_under_faults(name: str) -> None:
         orders = {
             number: recorded_order(recorded, number) for number in range(recorded.plan.epochs)
         }
-        faulty = replace(draw(seed, "replay", 1.0), plan=recorded.plan, orders=orders, poison=None)
+        faulty = replace(draw(seed, "replay", 1.0), plan=recorded.plan, orders=orders)
+        faulty = replace(faulty, poison=None, spoilt=None)
         again = Simulation(faulty)
         again.run()
         for number, order in orders.items():

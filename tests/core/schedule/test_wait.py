@@ -1,6 +1,6 @@
 """What a rank waits for is said in words: which batch, who has it, and what to do."""
 
-from ddlp.core.schedule import explain_wait
+from ddlp.core.schedule import Failed, explain_wait
 from tests.core.schedule.making import claim, finish, make_all, schedule
 
 
@@ -43,7 +43,7 @@ def test_a_batch_that_is_made_again_says_so() -> None:
     run = schedule("cpu")
     batch = finish(run, run.top_up(0.0)[0])
     run.fetch(0, 0, 0, 1)
-    run.damaged(0, batch.index, batch.token, "a bit flipped")
+    run.damaged(0, batch.index, batch.token, Failed("a bit flipped"), 0.0)
     run.top_up(1.0)
     assert "batch 0 of epoch 0" in explain_wait(run, 0, 2.0)
     assert "(attempt 2)" in explain_wait(run, 0, 2.0)

@@ -86,7 +86,7 @@ class Rank:
         if not batch.isolated:
             held = world.store.read(batch.epoch, batch.index, batch.token)
             if held is None or world.fault("batch_damaged"):
-                world.call(lambda: world.service.damaged(batch, held is None))
+                world.call(lambda: world.service.damaged(batch, held is None, world.now))
                 return False
             delivery = Delivery(self.number, batch.index, held)
         self._buffer.append((batch, delivery))
