@@ -74,6 +74,9 @@ Every = Annotated[
 Samples = Annotated[str, Query(description="Sample numbers, separated by commas.")]
 ClassName = Annotated[str | None, Query(alias="class", description="Of this class only.")]
 Seed = Annotated[int, Query(ge=0, lt=2**63, description="0: in their order; else shuffled.")]
+Placeholder = Annotated[
+    bool, Query(description="Instead of 404: a drawing (SVG) that says that there is no picture.")
+]
 _MOST_SHOWN = 64
 _KEEP = {"Cache-Control": "private, max-age=300"}
 # These start processes, so the page of another site must not ask for them.
@@ -192,11 +195,13 @@ def samples(
 
 
 @router.get("/{name}/samples/{sample}/thumbnail", response_class=Response, dependencies=_OWN_SITE)
-def thumbnail(sample: int, row: VersionDep) -> Response:
+def thumbnail(sample: int, row: VersionDep, placeholder: Placeholder = False) -> Response:
     """A small JPEG of one sample, where one can be made; of this version, if one is named."""
     try:
         picture = pictures.thumbnail(row, sample)
     except NotFound as error:  # trying again soon would cost as much and give as little
+        if placeholder:
+            return Response(pictures.PLACEHOLDER, media_type="image/svg+xml", headers=_KEEP)
         return JSONResponse({"detail": str(error)}, error.status, headers=_KEEP)
     return Response(picture, media_type="image/jpeg", headers=_KEEP)
 
