@@ -118,7 +118,8 @@ def _summarise(client: Client, run: str, accuracy: float) -> None:
         print(f"  energy         {name}: {figure} ({entry['provenance']}: {entry['method']})")
     for read in info["reads"]:
         print(f"  read by        {read['path']}: {read['bytes'] / 1e6:.1f} MB ({read['reason']})")
-    print(f"  meeting point  batch {last['meeting_point']} of {last['batches']} (last epoch)")
+    made = " + ".join(f"{many} {prong.upper()}" for prong, many in last["made"].items())
+    print(f"  last epoch     {made} of {last['batches']} batches")
     said = "every sample exactly once" if proof["exactly_once"] else f"BROKEN: {proof['problems']}"
     print(f"  certificate    {proof['epochs']} epochs × {proof['samples']} samples: {said}")
     if not proof["exactly_once"]:

@@ -7,6 +7,7 @@ from ddlp.cli.output import show
 from ddlp.core.client import Client
 from ddlp.core.lifecycle import ACTIVE
 from ddlp.core.types import EpochState
+from ddlp.core.units import epoch_of
 
 _RUNS = 20
 """More than these do not fit one screen."""
@@ -59,11 +60,10 @@ def _run(client: Client, info: dict[str, Any]) -> dict[str, Any]:
         sum(epoch["made"].values()) - (epoch["consumed"] - epoch["taken_over"])
         for epoch in open_ones
     )
-    of = "" if info["epochs"] is None else f" of {info['epochs']}"
     return {
         "name": info["name"],
         "state": info["state"],
-        "epoch": None if current is None else f"{current['number'] + 1}{of}",
+        "epoch": None if current is None else epoch_of(current["number"], info["epochs"]),
         "consumed": None if current is None else f"{current['consumed']}/{current['batches']}",
         "ready": max(0, ready),
         "held_up": info["held_up"],

@@ -24,7 +24,9 @@ class Circumstances:
     devices: frozenset[str] = frozenset()
     """Where its trainers' tensors go; an empty name where one does not say."""
     has_device: bool = True
-    """Whether a device lives that may work for it."""
+    """Whether a device lives that may work for it and is not drained."""
+    over: bool = False
+    """Whether it has ended: then it is told in the past."""
 
     @property
     def on_cpu(self) -> bool:
@@ -63,26 +65,38 @@ def shares(spent_s: Mapping[Spending, float]) -> dict[Spending, float]:
 
 def limit(spent_s: Mapping[Spending, float], known: Circumstances) -> Limit:
     """The largest part of the account, if the trainer does not simply work."""
+    if not known.has_device and not known.paused:
+        return Limit(None, None, "No device makes batches for this run, so nothing else limits it.")
     if sum(spent_s.values()) < _LEAST_S:
-        return Limit(None, None, "Too little has happened yet to say what limits the run.")
+        return Limit(None, None, _too_little(known))
     parts = shares(spent_s)
     training = parts[Spending.TRAINING]
+    limits, would = ("limited", "would have changed") if known.over else ("limits", "would change")
     if training >= _ENOUGH:
+        works = "worked" if known.over else "works"
         return Limit(
             Spending.TRAINING,
             training,
-            f"Training itself limits the run: the trainer works {_percent(training)} of its time. "
-            f"{_training_remedy(known)} would change that; more workers would not.",
+            f"Training itself {limits} the run: the trainer {works} {_percent(training)} of its "
+            f"time. {_training_remedy(known)} {would} that; more workers would not"
+            f"{' have' if known.over else ''}.",
         )
     waits = {what: share for what, share in parts.items() if what is not Spending.TRAINING}
     worst = max(waits, key=lambda what: waits[what])
     what, remedy = _words(worst, known)
+    waited = "waited" if known.over else "waits"
     return Limit(
         worst,
         waits[worst],
-        f"{what} limits the run: the trainer waits for it {_percent(waits[worst])} of its time. "
-        f"{remedy} would change that.",
+        f"{what} {limits} the run: the trainer {waited} for it {_percent(waits[worst])} of its "
+        f"time. {remedy} {would} that.",
     )
+
+
+def _too_little(known: Circumstances) -> str:
+    if known.over:
+        return "The run ended too early to say what limited it."
+    return "Too little has happened yet to say what limits the run."
 
 
 def _words(what: Spending, known: Circumstances) -> tuple[str, str]:
@@ -102,8 +116,6 @@ def _words(what: Spending, known: Circumstances) -> tuple[str, str]:
         case Spending.SCHEDULING:
             if known.paused:
                 return "The pause", "Resuming it"
-            if not known.has_device:
-                return "Giving work out", "A device that lives"
             return "Giving work out", "Larger batches or a larger window"
         case _:
             return "Starting up", "A longer run"

@@ -1,4 +1,4 @@
-"""Sizes and times in units that people read."""
+"""Sizes, times, joules and epochs as people read them."""
 
 import math
 from collections.abc import Iterable
@@ -30,6 +30,11 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if minutes else f"{rest} s"
 
 
+def epoch_of(number: int, epochs: int | None) -> str:
+    """An epoch as people and programs count it: from 0, which the range makes plain."""
+    return f"{number} of 0-{epochs - 1}" if epochs is not None and epochs > 1 else f"{number}"
+
+
 JOULES = {"J": 1.0, "mJ": 1e-3, "µJ": 1e-6}
 """Units of energy, each with what one of it is in joules."""
 
@@ -43,7 +48,7 @@ def joules(value: float | None) -> str:
 def joule_unit(values: Iterable[float | None]) -> str:
     """The unit in which all of a column is read: the one that suits its largest figure."""
     most = max((value for value in values if value is not None), default=0.0)
-    if not 0 < most < 0.01:
+    if not 0 < most < 0.1:
         return "J"
     return "mJ" if most >= 1e-5 else "µJ"
 

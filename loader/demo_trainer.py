@@ -13,6 +13,7 @@ from ddlp.core.demo import SEED
 from ddlp.core.demo_images import CLASSES
 from ddlp.core.errors import DdlpError
 from ddlp.core.process import die_with_parent
+from ddlp.core.units import epoch_of
 from ddlp.loader import DualLoader
 
 _LEARNING_RATE = 3e-3
@@ -57,7 +58,7 @@ def train(
                 if at_step is not None:
                     at_step()
             accuracy = right / max(1, seen)
-            say(f"epoch {epoch + 1}/{loader.epochs}: accuracy {accuracy:.1%}")
+            say(f"epoch {epoch_of(epoch, loader.epochs)}: accuracy {accuracy:.1%}")
     return accuracy
 
 

@@ -19,6 +19,7 @@ from ddlp.core.pipeline import Pipeline, PipelineSpec
 from ddlp.core.sessions import Start
 from ddlp.core.settings import load_settings
 from ddlp.core.types import BadPolicy, TailPolicy
+from ddlp.core.units import epoch_of
 from ddlp.loader.accounts import Accounts
 from ddlp.loader.buffers import Buffers
 from ddlp.loader.course import Course, Position
@@ -427,7 +428,7 @@ class DualLoader:
 
     def __repr__(self) -> str:
         """Run, place and rank, for logs."""
-        name, where = self._feed.attached.name, f"epoch {self.epoch} of {self.epochs or 'many'}"
+        name, where = self._feed.attached.name, f"epoch {epoch_of(self.epoch, self.epochs)}"
         return f"<DualLoader {name}: {where}, rank {self._rank} of {self._world_size}>"
 
     def close(self) -> None:

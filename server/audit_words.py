@@ -76,7 +76,7 @@ def _bytes(number: int | None) -> str:
 def _bad_samples(detail: Detail) -> str:
     were = "was" if detail["count"] == 1 else "were"
     return (
-        f"{_count(detail['count'], 'bad sample')} of epoch {detail['epoch'] + 1} {were} "
+        f"{_count(detail['count'], 'bad sample')} of epoch {detail['epoch']} {were} "
         f"{detail['done']} so far; the last is {detail['name']}: {detail['reason']}"
     )
 
@@ -113,7 +113,7 @@ def _took_over(detail: Detail) -> str:
     void = f"; {_count(own, 'epoch')} of its own count no more" if own else ""
     return (
         f"goes on from run {detail['of']} after {_count(detail['position'], 'batch', 'batches')} "
-        f"of epoch {detail['epoch'] + 1}{void}"
+        f"of epoch {detail['epoch']}{void}"
     )
 
 

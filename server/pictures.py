@@ -33,6 +33,15 @@ _CRASHES = 3
 """Samples of a page that may end a child before the rest is left for later."""
 _TOO_LONG = "it took longer than is waited for; try again later"
 
+PLACEHOLDER = """\
+<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 64 64" fill="none" stroke="#7d8794">
+<rect x="2" y="2" width="60" height="60" rx="6" stroke-dasharray="4 3"/>
+<path d="M18 40V20h28v20zM18 37l9-9 7 7 5-4 7 6M14 44l36-28" stroke-width="1.5"/>
+<text x="32" y="55" font-family="sans-serif" font-size="9" text-anchor="middle" fill="#7d8794"
+ stroke="none">No preview</text>
+</svg>
+"""
+"""What pages show in the place of a picture that cannot be made."""
 _cache = ThumbnailCache()
 
 

@@ -10,7 +10,7 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.orm import Session
 
 from ddlp.core.errors import Conflict, InvalidInput, NotFound
-from ddlp.core.lifecycle import ACTIVE
+from ddlp.core.lifecycle import ACTIVE, TERMINAL
 from ddlp.core.messages import (
     DeviceInfo,
     EpochInfo,
@@ -332,6 +332,7 @@ def circumstances(run: Run, totals: figures.Totals) -> Circumstances:
         storage=run.storage,
         has_csd=totals[Prong.CSD.value].images > 0,
         paused=run.state == RunState.PAUSED.value,
+        over=RunState(run.state) in TERMINAL,
         devices=frozenset(kept["held"]["device"] for kept in run.trainers.values()),
     )
 

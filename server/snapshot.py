@@ -51,6 +51,8 @@ class Snapshot:
     trainer_silent_s: float | None
     """Seconds since a trainer was last heard of; None while none has come."""
     live_devices: dict[str, str] = field(default_factory=dict)
+    stalled: bool = False
+    """Whether no device makes batches for it."""
     watts: dict[str, float] = field(default_factory=dict)
     """By source, of those that used something lately."""
 
@@ -83,6 +85,7 @@ def take(board: Board, run_id: uuid.UUID, now: float) -> Snapshot:
             for device in board.devices.values()
             if board.is_live(device, now) and device.prong in run.schedule.strategy.prongs
         },
+        stalled=_is_stalled(run),
         watts=_watts(run, now),
     )
 
@@ -105,11 +108,13 @@ def _circumstances(board: Board, run: ActiveRun, now: float) -> Circumstances:
         has_csd=any(board.is_live(drive, now) for drive in drives),
         paused=run.state is RunState.PAUSED,
         devices=frozenset(held.device for held in run.sessions.values()),
-        has_device=any(
-            board.is_live(d, now) and d.prong in run.schedule.strategy.prongs
-            for d in board.devices.values()
-        ),
+        has_device=not _is_stalled(run),
     )
+
+
+def _is_stalled(run: ActiveRun) -> bool:
+    """Whether nothing makes batches for a run: no device lives, or all of its own are drained."""
+    return not run.schedule.fleet.alive(run.schedule.strategy.prongs)
 
 
 def _shown_epoch(run: ActiveRun) -> EpochSchedule | None:

@@ -13,12 +13,12 @@ from ddlp.core.messages import (
 )
 from ddlp.core.messages.statistics import PlacesInfo
 from ddlp.core.schedule.limits import bad_allowed
-from ddlp.core.types import BadPolicy, DatasetState, Prong
+from ddlp.core.types import BadPolicy, DatasetState, Prong, RunState
 from ddlp.core.units import duration, size
 from ddlp.web.sample_views import picture_address
 
 _POLICIES = {
-    BadPolicy.FAIL: "A sample that cannot be used ends the run.",
+    BadPolicy.FAIL: "The first sample that cannot be used ends the run.",
     BadPolicy.SKIP: "A sample that cannot be used is left out of its batch.",
     BadPolicy.REPLACE: "A sample that cannot be used is replaced by another of its class.",
 }
@@ -44,6 +44,8 @@ class BadView:
     """The bad samples of a run."""
 
     count: int
+    counted: bool
+    """Whether they are counted: where the first one ends the run, there is nothing to count."""
     policy: str
     limit: str
     rows: list[BadRow]
@@ -129,15 +131,22 @@ def bad_view(info: RunInfo, newest: list[BadSampleInfo]) -> BadView:
     older = info.bad_samples - len(newest)
     return BadView(
         count=info.bad_samples,
+        counted=info.on_bad is not BadPolicy.FAIL,
         policy=_POLICIES[info.on_bad],
         limit=(
-            ""
+            _ended_by(info)
             if info.on_bad is BadPolicy.FAIL
             else f"The run stops when more than {_allowed(info)} of an epoch are bad."
         ),
         rows=[_bad_row(info, entry) for entry in newest],
         more=f"{older:,} earlier ones: ddlp run bad {info.name} --all" if older > 0 else None,
     )
+
+
+def _ended_by(info: RunInfo) -> str:
+    if info.state is not RunState.FAILED:
+        return ""
+    return "The message at the top of this page says what ended this one."
 
 
 def _allowed(info: RunInfo) -> str:
@@ -235,7 +244,7 @@ def _bad_row(info: RunInfo, entry: BadSampleInfo) -> BadRow:
         name=entry.name,
         reason=entry.reason,
         done="skipped" if entry.substitute is None else f"replaced by sample {entry.substitute}",
-        where=f"epoch {entry.epoch + 1}, batch {entry.batch:,}",
+        where=f"epoch {entry.epoch}, batch {entry.batch:,}",
     )
 
 

@@ -1,16 +1,22 @@
 """View models of both fronts: one bar, two cursors, where they meet, and when."""
 
+from collections import Counter
 from dataclasses import dataclass
 
 from ddlp.core.messages import EpochInfo, RunInfo
+from ddlp.core.schedule import STRATEGIES
 from ddlp.core.types import Prong, RunState
 from ddlp.core.units import duration, per_second
+from ddlp.server.batch_owners import Ownership, Shade, Stretch
 from ddlp.server.snapshot import Front, Snapshot
 
 SCALE = 1000
 """Width of the bar of both fronts, in its own units."""
 _CURSOR = 2.0
 """Width of a cursor."""
+_LABELS = {Prong.CPU: "CPU workers, from the start", Prong.CSD: "CSD, from the end"}
+_UNTRAINED = "Batches are ready. Start your training code to consume them."
+_MAKERS = {Prong.CPU: "CPU workers", Prong.CSD: "CSDs"}
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,13 @@ class Segment:
     kind: str
     x: float
     width: float
+    number: int = 1
+    """Among those of its kind, from the left."""
+
+    @property
+    def name(self) -> str:
+        """What tells it from the others, from one look to the next."""
+        return self.kind if self.number == 1 else f"{self.kind}-{self.number}"
 
 
 @dataclass(frozen=True)
@@ -37,7 +50,7 @@ class Side:
 
 @dataclass(frozen=True)
 class Fronts:
-    """Both fronts of the epoch that is being delivered."""
+    """Both fronts of the epoch that is being delivered, or the one that there is."""
 
     title: str
     segments: list[Segment]
@@ -49,32 +62,55 @@ class Fronts:
     summary: str
 
 
-def fronts_view(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> Fronts:
+def fronts_view(
+    info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None, owners: Ownership
+) -> Fronts:
     """The bar as it stands, or as the last epoch ended."""
-    cpu, csd = (seen.cpu, seen.csd) if seen else _final_fronts(epochs)
-    segments = _segments(info.batches, cpu, csd)
-    marker, outlook = _outlook(info, epochs, seen)
+    fronts = dict(zip(Prong, (seen.cpu, seen.csd) if seen else _final_fronts(epochs), strict=True))
+    batches = seen.batches if seen else info.batches
+    shown = [
+        part for part in owners.stretches
+        if seen or part.kind is None or part.kind[1] is Shade.DELIVERED
+    ]  # fmt: skip
+    working = STRATEGIES[info.strategy].prongs
+    made = {part.kind[0] for part in shown if part.kind}
+    prongs = [prong for prong in Prong if prong in working or prong in made]
+    marker, outlook = _outlook(info, epochs, seen, owners)
     return Fronts(
-        title=f"Both fronts · {info.batches:,} batches of {info.batch_size}",
-        segments=segments,
-        cursors=_cursors(info.batches, cpu, csd) if seen and seen.meeting_point is None else [],
+        title=f"Epoch progress · {info.batches:,} batches of {info.batch_size}",
+        segments=_segments(batches, shown),
+        cursors=_cursors(batches, {prong: fronts[prong].taken for prong in working})
+        if seen and seen.meeting_point is None
+        else [],
         marker=marker,
         sides=[
-            _side(Prong.CPU, "CPU from the head", cpu, emulated=False, live=seen is not None),
             _side(
-                Prong.CSD,
-                "CSD from the tail",
-                csd,
-                emulated=Prong.CSD.value in info.emulated,
+                prong,
+                fronts[prong],
+                emulated=prong.value in info.emulated,
                 live=seen is not None,
-            ),
+            )
+            for prong in prongs
         ],
         outlook=outlook,
-        summary=(
-            f"CPU delivered {cpu.delivered} from the head, CSD delivered {csd.delivered} from the "
-            f"tail, of {info.batches} batches; {outlook}"
-        ),
+        summary=_summary(fronts, prongs, info.batches, outlook),
     )
+
+
+def _summary(fronts: dict[Prong, Front], prongs: list[Prong], batches: int, outlook: str) -> str:
+    ends = {Prong.CPU: "start", Prong.CSD: "end"}
+    parts = [
+        f"{prong.upper()} delivered {fronts[prong].delivered:,} from the {ends[prong]}"
+        for prong in prongs
+    ]
+    return f"{', '.join(parts)}, of {batches:,} batches. {outlook}"
+
+
+def shown_epoch(epochs: list[EpochInfo], seen: Snapshot | None) -> int | None:
+    """The epoch of the bar: the one that is delivered, or the last that delivered something."""
+    if seen is not None:
+        return seen.epoch
+    return next((epoch.number for epoch in reversed(epochs) if epoch.consumed), None)
 
 
 def _final_fronts(epochs: list[EpochInfo]) -> tuple[Front, Front]:
@@ -86,40 +122,38 @@ def _final_fronts(epochs: list[EpochInfo]) -> tuple[Front, Front]:
     return cpu, csd
 
 
-def _segments(batches: int, cpu: Front, csd: Front) -> list[Segment]:
-    """The bar's parts, side by side: each begins exactly where its neighbour ends."""
-    parts, head, tail = [], 0, batches
-    for kind in ("delivered", "ready", "leased"):
-        start, head = head, head + getattr(cpu, kind)
-        parts.append(_segment(f"cpu-{kind}", start, head, batches))
-    for kind in ("delivered", "ready", "leased"):
-        stop, tail = tail, tail - getattr(csd, kind)
-        parts.append(_segment(f"csd-{kind}", tail, stop, batches))
-    return [part for part in parts if part.width > 0]
+def _segments(batches: int, stretches: list[Stretch]) -> list[Segment]:
+    """The bar's parts as the batches lie: neighbours begin exactly where the others end."""
+    numbers: Counter[str] = Counter()
+    found = []
+    for part in stretches:
+        kind = "taken-over" if part.kind is None else "-".join(part.kind)
+        numbers[kind] += 1
+        left, right = _place(part.first, batches), _place(part.last, batches)
+        found.append(Segment(kind, left, round(right - left, 1), numbers[kind]))
+    return found
 
 
-def _segment(kind: str, start: int, stop: int, batches: int) -> Segment:
-    left, right = (_place(batch, batches) for batch in (start, stop))
-    return Segment(kind, left, round(right - left, 1))
-
-
-def _cursors(batches: int, cpu: Front, csd: Front) -> list[Segment]:
+def _cursors(batches: int, taken: dict[Prong, int]) -> list[Segment]:
     """Where each side goes on, drawn inside the bar."""
-    head, tail = (_place(at, batches) for at in (cpu.taken, batches - csd.taken))
-    return [
-        Segment("cpu-cursor", min(head, SCALE - _CURSOR), _CURSOR),
-        Segment("csd-cursor", max(round(tail - _CURSOR, 1), 0.0), _CURSOR),
-    ]
+    found = []
+    if Prong.CPU in taken:
+        head = _place(taken[Prong.CPU], batches)
+        found.append(Segment("cpu-cursor", min(head, SCALE - _CURSOR), _CURSOR))
+    if Prong.CSD in taken:
+        tail = _place(batches - taken[Prong.CSD], batches)
+        found.append(Segment("csd-cursor", max(round(tail - _CURSOR, 1), 0.0), _CURSOR))
+    return found
 
 
 def _place(batch: int, batches: int) -> float:
     return round(SCALE * batch / max(1, batches), 1)
 
 
-def _side(prong: Prong, label: str, front: Front, *, emulated: bool, live: bool) -> Side:
+def _side(prong: Prong, front: Front, *, emulated: bool, live: bool) -> Side:
     return Side(
         prong=prong.value,
-        label=label,
+        label=_LABELS[prong],
         delivered=f"{front.delivered:,}",
         ready=f"{front.ready:,}",
         leased=f"{front.leased:,}",
@@ -129,33 +163,66 @@ def _side(prong: Prong, label: str, front: Front, *, emulated: bool, live: bool)
 
 
 def _outlook(
-    info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None
+    info: RunInfo,
+    epochs: list[EpochInfo],
+    seen: Snapshot | None,
+    owners: Ownership,
 ) -> tuple[float | None, str]:
     """Where the fronts meet: where they did, or where they will at the rates of now."""
     if seen is None:
-        met = [e.meeting_point for e in epochs if e.consumed and e.meeting_point is not None]
-        return _met(met[-1], info.batches) if met else (None, "the fronts did not meet")
+        number = shown_epoch(epochs, None)
+        last = next((epoch for epoch in epochs if epoch.number == number), None)
+        return _over(info, last, owners)
     if seen.meeting_point is not None:
-        return _met(seen.meeting_point, seen.batches)
+        marker, words = _met(seen.batches, owners, over=False)
+        untrained = seen.trainer_silent_s is None and seen.cpu.ready + seen.csd.ready > 0
+        return marker, f"{words} {_UNTRAINED}" if untrained else words
     if seen.state is RunState.PAUSED:
-        return None, "paused"
+        return None, "Paused."
     return _forecast(info, seen)
 
 
-def _met(at: int, batches: int) -> tuple[float, str]:
-    return SCALE * at / max(1, batches), f"they met at batch {at:,}"
+def _over(info: RunInfo, last: EpochInfo | None, owners: Ownership) -> tuple[float | None, str]:
+    if last is None:
+        return None, "No batch was delivered."
+    if last.consumed < last.batches:
+        return None, f"The run ended after {last.consumed:,} of {last.batches:,} batches."
+    return _met(info.batches, owners, over=True)
+
+
+def _met(batches: int, owners: Ownership, *, over: bool) -> tuple[float | None, str]:
+    """Where both sides touch, if that is one place; a side that works alone meets nobody."""
+    makers = {part.kind[0] for part in owners.stretches if part.kind}
+    if owners.meeting is not None:
+        marker = SCALE * owners.meeting / max(1, batches)
+        return marker, f"CPU and CSD met at batch {owners.meeting:,}."
+    if len(makers) == 1:
+        made = "made" if over else "make"
+        return None, f"{_MAKERS[makers.pop()]} {made} all batches of this epoch."
+    if over:
+        return None, "No single meeting point: each side made batches of the other."
+    return None, "All batches of this epoch are given out."
 
 
 def _forecast(info: RunInfo, seen: Snapshot) -> tuple[float | None, str]:
     rate = seen.cpu.images_per_s + seen.csd.images_per_s
-    if rate <= 0:
-        waiting = seen.cpu.ready + seen.csd.ready > 0
-        return None, "waiting for the trainer" if waiting else "starting"
     left = seen.batches - seen.cpu.taken - seen.csd.taken
+    if seen.stalled:
+        return None, f"Stalled: no device makes the other {left:,} batches."
+    if rate <= 0:
+        if seen.cpu.ready + seen.csd.ready <= 0:
+            return None, "Starting…"
+        if seen.trainer_silent_s is None:
+            return None, _UNTRAINED
+        return None, "Batches are ready and wait for the trainer."
+    time = duration(left * info.batch_size / rate)
+    working = STRATEGIES[info.strategy].prongs
+    if len(working) < 2:
+        return None, f"The last batch of this epoch should be made in about {time}."
     meeting = seen.split
     if meeting is None:
         meeting = seen.cpu.taken + round(left * seen.cpu.images_per_s / rate)
     return (
         SCALE * meeting / seen.batches,
-        f"they meet near batch {meeting:,} in about {duration(left * info.batch_size / rate)}",
+        f"CPU and CSD should meet near batch {meeting:,} in about {time}.",
     )

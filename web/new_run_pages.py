@@ -97,9 +97,7 @@ def drawn(
     """What chance decides for the samples of a preview."""
     asked = find_preview(dataset, context, pipeline, samples, seed, epoch)
     rows = drawn_rows(pictures.explain(asked))
-    return templates.TemplateResponse(
-        request, "new_run/drawn.html", {"rows": rows, "epoch": epoch + 1}
-    )
+    return templates.TemplateResponse(request, "new_run/drawn.html", {"rows": rows, "epoch": epoch})
 
 
 def _checked(

@@ -172,7 +172,7 @@ class PreviewView:
     """Which samples are shown, as which pipeline makes them."""
 
     pictures: list[tuple[int, str]]
-    """Epochs from 1, each with the address of its sheet."""
+    """Epochs, each with the address of its sheet."""
     drawn: str
     """Where the parameters drawn can be had."""
     caption: str
@@ -360,7 +360,7 @@ def preview_view(values: Values, samples: int, epoch: int) -> PreviewView:
     drawn = {"dataset": values["dataset"], **chosen, "epoch": str(epoch)}
     return PreviewView(
         pictures=[
-            (number + 1, f"{sheet}?{urlencode({**chosen, 'epoch': str(number)})}")
+            (number, f"{sheet}?{urlencode({**chosen, 'epoch': str(number)})}")
             for number in (epoch, epoch + 1)
         ],
         drawn=f"/runs/new/drawn?{urlencode(drawn)}",

@@ -15,6 +15,7 @@ from starlette.responses import StreamingResponse
 from ddlp.core.errors import NotFound
 from ddlp.core.types import Prong
 from ddlp.server import audit, limits, proofs, quarantine, reports, runs, snapshot
+from ddlp.server.batch_owners import NOTHING, ownership
 from ddlp.server.board import Board
 from ddlp.server.context import Context, ContextDep, done, find_run
 from ddlp.server.models import Run
@@ -23,6 +24,7 @@ from ddlp.server.routes.runs import find_timeline
 from ddlp.server.security import refuse_cross_site
 from ddlp.server.snapshot import Snapshot
 from ddlp.web.data_views import BadView, bad_view
+from ddlp.web.front_views import shown_epoch
 from ddlp.web.live import Hub, Look
 from ddlp.web.proof_views import proof_view
 from ddlp.web.run_views import RunFacts, RunView, run_view
@@ -136,13 +138,16 @@ def _read(context: Context, ref: str, moment: _Moment) -> tuple[RunView, BadView
     with context.database.session() as session:
         row = runs.find(session, ref)
         info = runs.info(session, row)
+        epochs = runs.epochs(session, row, _EPOCHS)
+        shown = shown_epoch(epochs, moment.seen)
         facts = RunFacts(
             info=info,
-            epochs=runs.epochs(session, row, _EPOCHS),
+            epochs=epochs,
             devices=reports.devices(session, row),
             events=audit.page(session, subject=row.name, action="run", limit=_EVENTS),
             consumed=runs.consumed(session, row),
             limits=limits.info(context.settings, row, moment.stored),
+            owners=NOTHING if shown is None else ownership(session, row.id, shown),
         )
         return run_view(facts, moment.seen), bad_view(
             info, quarantine.page(session, row, None, _BAD)

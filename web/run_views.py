@@ -4,6 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from ddlp.core.dataset.files import CHANGED
 from ddlp.core.lifecycle import ACTIVE, ALLOWED, TERMINAL
 from ddlp.core.messages import EpochInfo, LimitsInfo, RunInfo
 from ddlp.core.messages.audit import AuditInfo
@@ -11,7 +12,8 @@ from ddlp.core.messages.reports import DeviceReport
 from ddlp.core.schedule import CHOICES, STRATEGIES
 from ddlp.core.schedule.limits import bad_allowed
 from ddlp.core.types import EpochState, Prong, RunState, Spending
-from ddlp.core.units import duration, joules, per_second, size
+from ddlp.core.units import duration, epoch_of, joules, per_second, size
+from ddlp.server.batch_owners import NOTHING, Ownership
 from ddlp.server.snapshot import Snapshot
 from ddlp.web.energy_views import EnergyView, energy_view, joules_per_image
 from ddlp.web.front_views import Fronts, fronts_view
@@ -53,7 +55,6 @@ class EpochRow:
     number: int
     state: str
     made: str
-    met: str
     consumed: str
 
 
@@ -68,6 +69,8 @@ class RunFacts:
     consumed: int
     """Batches of all epochs."""
     limits: LimitsInfo | None = None
+    owners: Ownership = NOTHING
+    """Who made what of the epoch that the bar shows."""
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,12 @@ class RunView:
     spent: SpentView
     energy: EnergyView
     held_up: str | None
-    """Why it makes nothing for now."""
+    """Why it makes nothing for now, or less than it could."""
+    stalled: bool
+    """Whether nothing makes batches for it: somebody has to do something."""
+    stale: bool
+    """Whether it failed because the dataset's files changed: a retry would fail again."""
+    dataset: str
     reads: list[tuple[str, str, str, str]]
     """How batches reached the trainer: path, reason, batches, bytes."""
     emulated_csd: bool
@@ -115,20 +123,23 @@ def run_view(facts: RunFacts, seen: Snapshot | None) -> RunView:
         state=state.value,
         reason=info.reason,
         chips=_chips(info, epochs, seen),
-        actions=_actions(info.name, state),
+        actions=_actions(info, state),
         live=seen is not None,
         percent=_percent(facts),
-        fronts=fronts_view(info, epochs, seen),
+        fronts=fronts_view(info, epochs, seen, facts.owners),
         tiles=_tiles(facts, seen),
         spent=_spent(info, seen),
         energy=energy_view(facts.devices, sum(info.images.values())),
         held_up=info.held_up,
+        stalled=seen is not None and seen.stalled and state is not RunState.PAUSED,
+        stale=_is_stale(info),
+        dataset=info.dataset,
         reads=[
             (read.path.value, read.reason, f"{read.batches:,}", size(read.bytes))
             for read in info.reads
         ],
         emulated_csd=Prong.CSD.value in info.emulated,
-        epochs=[_epoch_row(epoch) for epoch in reversed(epochs)],
+        epochs=[_epoch_row(epoch, STRATEGIES[info.strategy].prongs) for epoch in reversed(epochs)],
         events=facts.events,
         engine=info.engine,
         facts=_facts(info),
@@ -142,15 +153,20 @@ def run_view(facts: RunFacts, seen: Snapshot | None) -> RunView:
     )
 
 
-def _actions(name: str, state: RunState) -> list[Action]:
+def _is_stale(info: RunInfo) -> bool:
+    return info.state is RunState.FAILED and CHANGED in (info.reason or "")
+
+
+def _actions(info: RunInfo, state: RunState) -> list[Action]:
     """What can be done to a run in this state."""
+    name = info.name
     allowed, address = ALLOWED[state], f"POST /api/v1/runs/{name}"
     found = []
     if state in ACTIVE and RunState.PAUSED in allowed:
         found.append(Action("Pause", f"{address}/pause", key="p"))
     if state is RunState.PAUSED:
         found.append(Action("Resume", f"{address}/resume", key="p"))
-    if state in TERMINAL and state is not RunState.COMPLETED:
+    if state in TERMINAL and state is not RunState.COMPLETED and not _is_stale(info):
         found.append(Action("Retry", f"{address}/retry", then="/runs/{name}"))
     if RunState.CANCELLED in allowed:
         question = f"Cancel {name}? What it made is discarded, and it cannot be continued."
@@ -175,7 +191,7 @@ def _chips(info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None) -> lis
     window = "" if info.reorder_window is None else f", window {info.reorder_window}"
     many = "" if info.bad_samples == 1 else "s"
     return [
-        f"epoch {number + 1}" + (f" of {info.epochs}" if info.epochs else ""),
+        f"epoch {epoch_of(number, info.epochs)}",
         f"{info.strategy}{window}",
         f"batch {info.batch_size}",
         f"seed {info.seed}",
@@ -224,20 +240,25 @@ def _time_tile(facts: RunFacts, seen: Snapshot | None) -> Tile:
 
 def _spent(info: RunInfo, seen: Snapshot | None) -> SpentView:
     """Of the last seconds while it lives, then over all of it."""
-    if seen is not None and sum(seen.spent_s.values()) > 0:
+    if seen is not None and (seen.stalled or sum(seen.spent_s.values()) > 0):
         spent_s = {Spending(what): seconds for what, seconds in seen.spent_s.items()}
         return spent_view(spent_s, seen.limit, live=True)
     return spent_view(info.stall.spent_s, info.stall.sentence, live=False)
 
 
-def _epoch_row(epoch: EpochInfo) -> EpochRow:
+def _made(epoch: EpochInfo, prongs: tuple[Prong, ...]) -> str:
+    """By each side that works for the run, or did."""
+    made = {prong: epoch.made[prong] for prong in Prong if prong in prongs or epoch.made[prong]}
+    return " · ".join(f"{many:,} {prong.upper()}" for prong, many in made.items())
+
+
+def _epoch_row(epoch: EpochInfo, prongs: tuple[Prong, ...]) -> EpochRow:
     ended = epoch.ended_at or time.time()
     over = "" if epoch.state is EpochState.OPEN else f" in {duration(ended - epoch.started_at)}"
     return EpochRow(
         number=epoch.number,
         state=f"{epoch.state.value}{over}",
-        made=f"{epoch.made['cpu']:,} CPU · {epoch.made['csd']:,} CSD",
-        met="—" if epoch.meeting_point is None else f"batch {epoch.meeting_point:,}",
+        made=_made(epoch, prongs),
         consumed=f"{epoch.consumed:,} of {epoch.batches:,}",
     )
 

@@ -90,8 +90,9 @@ class QuarantineView:
 
 
 def picture_address(dataset: str, version: str, sample: int) -> str:
-    """Where the thumbnail of a sample of this very version is."""
-    return f"/api/v1/datasets/{quote(dataset)}/samples/{sample}/thumbnail?version={version[:12]}"
+    """Where the thumbnail of a sample of this very version is, or a drawing in its place."""
+    path = f"/api/v1/datasets/{quote(dataset)}/samples/{sample}/thumbnail"
+    return f"{path}?version={version[:12]}&placeholder=true"
 
 
 def grid_view(

@@ -63,7 +63,7 @@ def spent_view(spent_s: Mapping[Spending, float], sentence: str, live: bool) -> 
         sentence=sentence,
         parts=parts,
         legend=_legend(parts),
-        summary=summary or "no trainer has asked for a batch yet",
+        summary=summary or "no trainer asked for a batch",
     )
 
 

@@ -316,7 +316,7 @@ def _title(piece: _Piece) -> str:
         what = "waits" if piece.activity is Activity.WAIT else "batches"
         return f"{piece.spans:,} {what}, {time} in all"
     if span.batch is not None:
-        return f"batch {span.batch:,} of epoch {span.epoch + 1}, {time}"
+        return f"batch {span.batch:,} of epoch {span.epoch}, {time}"
     note = f": {span.note}" if span.note else ""
     return f"{_VERBS[span.activity]}{note}, {time}"
 

@@ -75,6 +75,9 @@ Samples = Annotated[str, Query(max_length=2000, description="Sample numbers, sep
 ClassName = Annotated[
     str | None, Query(alias="class", max_length=4096, description="Of this class only.")
 ]
+Placeholder = Annotated[
+    bool, Query(description="Instead of 404: a drawing (SVG) that says that there is no picture.")
+]
 _MOST_SHOWN = 64
 _KEEP = {"Cache-Control": "private, max-age=300"}
 # These start processes, so the page of another site must not ask for them.
@@ -213,11 +216,13 @@ def samples(
 
 
 @router.get("/{name}/samples/{sample}/thumbnail", response_class=Response, dependencies=_OWN_SITE)
-def thumbnail(sample: SampleNumber, row: VersionDep) -> Response:
+def thumbnail(sample: SampleNumber, row: VersionDep, placeholder: Placeholder = False) -> Response:
     """A small JPEG of one sample, where one can be made; of this version, if one is named."""
     try:
         picture = pictures.thumbnail(row, sample)
     except NotFound as error:  # trying again soon would cost as much and give as little
+        if placeholder:
+            return Response(pictures.PLACEHOLDER, media_type="image/svg+xml", headers=_KEEP)
         return JSONResponse({"detail": str(error)}, error.status, headers=_KEEP)
     return Response(picture, media_type="image/jpeg", headers=_KEEP)
 

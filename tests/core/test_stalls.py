@@ -112,9 +112,26 @@ def test_a_trainer_on_processors_is_told_nothing_of_its_accelerator() -> None:
     assert "an accelerator" not in sentence(Spending.TRAINING, devices=frozenset({"cuda:1"}))
 
 
-def test_a_device_is_missed_only_where_none_lives() -> None:
-    assert "A device that lives would" in sentence(Spending.SCHEDULING, has_device=False)
-    assert "lives" not in sentence(Spending.SCHEDULING)
+def test_where_no_device_works_nothing_else_is_blamed() -> None:
+    """Not "larger batches", and not "too little has happened": a drained drive is the reason."""
+    for spent_s in ({}, {Spending.SCHEDULING: 10.0}, {Spending.DECODE: 10.0}):
+        found = limit(spent_s, Circumstances(has_device=False))
+        assert (found.by, found.share) == (None, None)
+        assert found.sentence == (
+            "No device makes batches for this run, so nothing else limits it."
+        )
+    assert "Resuming" in sentence(Spending.SCHEDULING, has_device=False, paused=True)
+
+
+def test_a_run_that_is_over_is_told_in_the_past() -> None:
+    over = Circumstances(over=True)
+    assert limit({}, over).sentence == "The run ended too early to say what limited it."
+    trained = limit({Spending.TRAINING: 10.0}, over).sentence
+    assert "limited the run: the trainer worked 100 %" in trained
+    assert trained.endswith("more workers would not have.")
+    waited = limit({Spending.DECODE: 10.0}, over).sentence
+    assert "limited the run: the trainer waited for it" in waited
+    assert waited.endswith("would have changed that.")
 
 
 def test_a_run_that_uses_no_drive_is_not_told_to_get_one() -> None:

@@ -46,8 +46,7 @@ def test_three_digits_count_and_none_is_a_power_of_ten(value: float, words: str)
 def test_a_column_is_read_in_the_unit_of_its_largest_figure() -> None:
     column = [0.00251, None, 0.0138]
     unit = joule_unit(column)
-    assert [joules_in(value, unit) for value in column] == ["0.00251", "—", "0.0138"]
-    assert (unit, joule_unit([0.00251]), joule_unit([None]), joule_unit([])) == (
-        "J", "mJ", "J", "J"
-    )  # fmt: skip
+    assert [joules_in(value, unit) for value in column] == ["2.51", "—", "13.8"]
+    assert (unit, joule_unit([0.5, 0.002]), joule_unit([2e-6])) == ("mJ", "J", "µJ")
+    assert (joule_unit([None]), joule_unit([])) == ("J", "J")
     assert [joules(value) for value in (None, 0.0, 1e-6, 0.0025)] == ["—", "0 J", "1 µJ", "2.5 mJ"]

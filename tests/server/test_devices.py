@@ -12,6 +12,7 @@ from ddlp.core.messages import DeviceInfo, Heartbeat, Orders
 from ddlp.core.types import DeviceHealth, EpochState, Prong, Provenance
 from ddlp.server import device_figures, devices
 from ddlp.server.models import AuditEvent, Run
+from ddlp.server.snapshot import Snapshot, take
 from tests.server.conftest import Plane
 from tests.server.driving import (
     ask,
@@ -121,6 +122,11 @@ def test_the_lease_that_a_drained_device_is_offered_goes_to_another_at_once(
     assert min(lease.token for lease in again) > max(lease.token for lease in offered)
 
 
+def snapshot_of(plane: Plane, run: uuid.UUID) -> Snapshot:
+    found: Snapshot = ask(plane, lambda board, _, now: take(board, run, now))
+    return found
+
+
 def test_a_run_with_drained_devices_only_says_so_and_goes_on_with_the_first_that_is_resumed(
     plane: Plane, images: Path
 ) -> None:
@@ -132,8 +138,12 @@ def test_a_run_with_drained_devices_only_says_so_and_goes_on_with_the_first_that
     assert held_up(plane, run) == (
         "no device works for cpu: cpu is drained; give it work again with: ddlp device resume cpu"
     )
+    seen = snapshot_of(plane, run)
+    assert seen.stalled
+    assert "No device makes batches" in seen.limit
     assert told(plane, "cpu").runs == []
     resume(plane, "cpu")
+    assert not snapshot_of(plane, run).stalled
     assert held_up(plane, run) is None
     assert take_sent(plane)
     assert told(plane, "cpu").health is DeviceHealth.LIVE

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
@@ -126,6 +127,14 @@ def test_a_browser_asks_no_sooner_again_for_what_is_not_there(row: Dataset, cont
     with pytest.raises(NotFound, match="not abc"):
         routes.find_version("fruit", context, version="abc")
     assert routes.find_version("fruit", context, version=row.version[:12]).id == row.id
+
+
+def test_pages_get_a_drawing_where_no_picture_can_be_made(row: Dataset) -> None:
+    there, missing = (routes.thumbnail(sample, row, placeholder=True) for sample in (1, 0))
+    assert (there.status_code, there.media_type) == (200, "image/jpeg")
+    assert (missing.status_code, missing.media_type) == (200, "image/svg+xml")
+    drawn = ElementTree.fromstring(bytes(missing.body))
+    assert "No preview" in "".join(drawn.itertext())
 
 
 class Children:

@@ -187,7 +187,7 @@ def test_a_run_is_reported_with_its_seconds_its_rate_and_what_limits_it(
     assert found.stall.shares[Spending.TRAINING] == pytest.approx(0.5)
     assert sum(found.stall.shares.values()) == pytest.approx(1)
     assert found.stall.limited_by is Spending.DECODE
-    assert "Decoding on the host limits the run" in found.stall.sentence
+    assert "Decoding on the host limited the run" in found.stall.sentence
     assert found.cpu_s_per_1000_images == pytest.approx(1000 * 7 * 2 / 123)
     assert found.memory_byte_s_per_1000_images == pytest.approx(1000 * 7 * 4 * 2**30 / 123)
 

@@ -5,7 +5,8 @@ from typing import Any
 
 from ddlp.core.messages import EnergyInfo, EpochInfo, LimitsInfo, RunInfo
 from ddlp.core.messages.reports import DeviceReport, Joules, StallInfo
-from ddlp.core.types import BadPolicy, EpochState, Provenance, RunState, TailPolicy
+from ddlp.core.types import BadPolicy, EpochState, Prong, Provenance, RunState, TailPolicy
+from ddlp.server.batch_owners import NOTHING, Ownership, Shade, Stretch
 from ddlp.server.snapshot import Front, Snapshot
 from ddlp.web.run_views import RunFacts, RunView, run_view
 
@@ -103,6 +104,21 @@ def snapshot(**changes: Any) -> Snapshot:
     return Snapshot(**values | changes)
 
 
+def owned(batches: int, cpu: Front, csd: Front) -> Ownership:
+    """Two whole fronts, each with what it has delivered, has ready, and has leased."""
+    stretches, left, right = [], 0, batches
+    for shade in Shade:
+        many = getattr(cpu, shade.value)
+        stretches.append(Stretch((Prong.CPU, shade), left, many))
+        left += many
+    for shade in Shade:
+        many = getattr(csd, shade.value)
+        right -= many
+        stretches.append(Stretch((Prong.CSD, shade), right, many))
+    found = sorted((part for part in stretches if part.batches), key=lambda part: part.first)
+    return Ownership(found, left if left == right and 0 < left < batches else None)
+
+
 def energy(source: str, joules: float | None, provenance: str = "modelled") -> EnergyInfo:
     """What one prong used; unknown where no joules are given."""
     return EnergyInfo(
@@ -142,8 +158,17 @@ def page(
     **facts: Any,
 ) -> RunView:
     """A run's page; without a snapshot, that of a run that is over."""
-    values: dict[str, Any] = {"devices": [], "events": [], "consumed": 0, "limits": LIMITS} | facts
-    return run_view(RunFacts(info=info or run_info(), epochs=epochs or [], **values), seen)
+    info, epochs = info or run_info(), epochs or []
+    last = next((epoch for epoch in reversed(epochs) if epoch.consumed), None)
+    owners = NOTHING
+    if seen is not None:
+        owners = owned(seen.batches, seen.cpu, seen.csd)
+    elif last is not None:
+        cpu, csd = (Front(last.made[p], last.delivered[p], 0, 0, 0.0) for p in ("cpu", "csd"))
+        owners = owned(last.batches, cpu, csd)
+    values: dict[str, Any] = {"devices": [], "events": [], "consumed": 0, "limits": LIMITS}
+    values |= {"owners": owners} | facts
+    return run_view(RunFacts(info=info, epochs=epochs, **values), seen)
 
 
 def live(**changes: Any) -> RunView:

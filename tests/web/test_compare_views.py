@@ -144,7 +144,7 @@ def test_a_row_of_energies_has_one_unit() -> None:
         group("b", joules_per_image=figure(0.00251, -0.82)),
     ]
     [(_, cells)] = compared(groups).figures
-    assert [cell.figure for cell in cells] == ["0.0138 J", "0.00251 J"]
+    assert [cell.figure for cell in cells] == ["13.8 mJ", "2.51 mJ"]
 
 
 @pytest.mark.parametrize(

@@ -72,10 +72,12 @@ def test_a_bad_sample_is_a_row_with_a_picture() -> None:
     newest = [bad_sample(), bad_sample(substitute=9)]
     view = bad_view(run_info(on_bad=BadPolicy.SKIP, bad_samples=5), newest)
     first, second = view.rows
-    assert first.thumbnail == ("/api/v1/datasets/fruit/samples/42/thumbnail?version=dddddddddddd")
+    assert first.thumbnail == (
+        "/api/v1/datasets/fruit/samples/42/thumbnail?version=dddddddddddd&placeholder=true"
+    )
     assert (first.name, first.reason) == ("/data/a.jpg", "it is truncated")
     assert (first.done, second.done) == ("skipped", "replaced by sample 9")
-    assert first.where == "epoch 2, batch 1,234"
+    assert first.where == "epoch 1, batch 1,234"
     assert view.more == "3 earlier ones: ddlp run bad r50 --all"
 
 

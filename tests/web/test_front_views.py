@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ddlp.core.types import EpochState, RunState
+from ddlp.core.types import EpochState, Prong, RunState
+from ddlp.server.batch_owners import Ownership, Shade, Stretch
 from ddlp.server.snapshot import Front
 from ddlp.web.front_views import SCALE, Segment
 from tests.web.examples import epoch_info, live, page, run_info, snapshot
@@ -23,8 +24,8 @@ def test_the_cpu_grows_from_the_left_and_the_csd_from_the_right() -> None:
         Segment("cpu-delivered", 0, 200),
         Segment("cpu-ready", 200, 150),
         Segment("cpu-leased", 350, 50),
-        Segment("csd-delivered", 960, 40),
         Segment("csd-leased", 900, 60),
+        Segment("csd-delivered", 960, 40),
     ]
 
 
@@ -80,8 +81,8 @@ def test_a_run_that_ended_shows_its_last_epoch_that_delivered() -> None:
     shown = page(epochs=epochs).fronts
     assert [(part.x, part.width) for part in shown.segments] == [(0, 600), (600, 400)]
     assert shown.summary == (
-        "CPU delivered 60 from the head, CSD delivered 40 from the tail, of 100 batches; "
-        "they met at batch 70"
+        "CPU delivered 60 from the start, CSD delivered 40 from the end, of 100 batches. "
+        "CPU and CSD met at batch 60."
     )
 
 
@@ -109,7 +110,7 @@ def test_the_sides_say_in_words_what_the_bar_shows() -> None:
     side, _ = shown.sides
     assert (side.delivered, side.ready, side.leased) == ("1,500", "20", "4")
     assert side.rate == "1,234"
-    assert shown.title == "Both fronts · 100 batches of 10"
+    assert shown.title == "Epoch progress · 100 batches of 10"
 
 
 def test_a_run_that_is_over_has_no_rates() -> None:
@@ -148,25 +149,46 @@ def front(taken: int = 0, images_per_s: float = 0.0, ready: int = 0) -> Front:
 
 
 OUTLOOKS: list[tuple[dict[str, Any], float | None, str]] = [
-    ({}, None, "starting"),
-    ({"cpu": front(4)}, None, "starting"),
-    ({"cpu": front(4, ready=1)}, None, "waiting for the trainer"),
-    ({"csd": front(4, ready=1)}, None, "waiting for the trainer"),
-    ({"state": RunState.PAUSED, "cpu": front(9, 50.0)}, None, "paused"),
+    ({}, None, "Starting…"),
+    ({"cpu": front(4)}, None, "Starting…"),
+    (
+        {"cpu": front(4, ready=1)},
+        None,
+        "Batches are ready. Start your training code to consume them.",
+    ),
+    (
+        {"csd": front(4, ready=1), "trainer_silent_s": 3.0},
+        None,
+        "Batches are ready and wait for the trainer.",
+    ),
+    ({"state": RunState.PAUSED, "cpu": front(9, 50.0)}, None, "Paused."),
+    ({"stalled": True, "cpu": front(9)}, None, "Stalled: no device makes the other 91 batches."),
     (
         {"cpu": front(20, 30.0), "csd": front(10, 10.0)},
         725,
-        "they meet near batch 72 in about 18 s",
+        "CPU and CSD should meet near batch 72 in about 18 s.",
     ),
-    ({"cpu": front(0, 10.0)}, 1000, "they meet near batch 100 in about 1 min 40 s"),
-    ({"csd": front(0, 0.1)}, 0, "they meet near batch 0 in about 2 h 46 min"),
+    (
+        {"cpu": front(0, 10.0)},
+        1000,
+        "CPU and CSD should meet near batch 100 in about 1 min 40 s.",
+    ),
+    ({"csd": front(0, 0.1)}, 0, "CPU and CSD should meet near batch 0 in about 2 h 46 min."),
     (
         {"cpu": front(20, 30.0), "csd": front(10, 10.0), "split": 64},
         640,
-        "they meet near batch 64 in about 18 s",
+        "CPU and CSD should meet near batch 64 in about 18 s.",
     ),
-    ({"meeting_point": 70, "cpu": front(70, 30.0)}, 700, "they met at batch 70"),
-    ({"meeting_point": 0, "state": RunState.PAUSED}, 0, "they met at batch 0"),
+    (
+        {"meeting_point": 70, "cpu": front(70, 30.0), "csd": front(30)},
+        700,
+        "CPU and CSD met at batch 70.",
+    ),
+    (
+        {"meeting_point": 0, "state": RunState.PAUSED, "csd": front(100)},
+        None,
+        "CSDs make all batches of this epoch.",
+    ),
 ]
 
 
@@ -180,10 +202,86 @@ def test_the_outlook_says_where_the_fronts_meet(
 
 
 def test_a_run_that_ended_says_where_they_met() -> None:
-    shown = page(epochs=[epoch_info(), epoch_info(number=1, meeting_point=65)])
-    assert (shown.fronts.marker, shown.fronts.outlook) == (650, "they met at batch 65")
+    made = {"cpu": 65, "csd": 35}
+    shown = page(epochs=[epoch_info(), epoch_info(number=1, made=made, delivered=made)])
+    assert (shown.fronts.marker, shown.fronts.outlook) == (650, "CPU and CSD met at batch 65.")
 
 
-def test_a_run_that_was_cut_off_says_that_they_did_not_meet() -> None:
-    shown = page(epochs=[epoch_info(meeting_point=None)])
-    assert (shown.fronts.marker, shown.fronts.outlook) == (None, "the fronts did not meet")
+def test_a_run_that_was_cut_off_says_how_far_it_came() -> None:
+    shown = page(epochs=[epoch_info(consumed=30)])
+    assert shown.fronts.marker is None
+    assert shown.fronts.outlook == "The run ended after 30 of 100 batches."
+    assert page().fronts.outlook == "No batch was delivered."
+
+
+# Who made what
+
+CPU, CSD = ((prong, Shade.DELIVERED) for prong in Prong)
+
+
+def test_the_meeting_point_is_where_the_sides_touch_and_not_where_they_were_to() -> None:
+    """Given out up to 52 by the CPU, but the CPU won the races for batches of the CSD."""
+    owners = Ownership([Stretch(CPU, 0, 91), Stretch(CSD, 91, 9)], meeting=91)
+    for seen in (None, snapshot(meeting_point=52)):
+        shown = page(epochs=[epoch_info(meeting_point=52)], seen=seen, owners=owners).fronts
+        assert (shown.marker, shown.outlook) == (910, "CPU and CSD met at batch 91.")
+        assert [(part.x, part.width) for part in shown.segments] == [(0, 910), (910, 90)]
+
+
+def test_sides_that_are_mixed_are_drawn_as_they_are_and_have_no_meeting_point() -> None:
+    parts = [Stretch(CPU, 0, 50), Stretch(CSD, 50, 10), Stretch(CPU, 60, 5), Stretch(CSD, 65, 35)]
+    shown = page(epochs=[epoch_info()], owners=Ownership(parts)).fronts
+    assert shown.marker is None
+    assert shown.outlook == "No single meeting point: each side made batches of the other."
+    drawn = [(part.name, part.x, part.width) for part in shown.segments]
+    assert drawn == [
+        ("cpu-delivered", 0, 500),
+        ("csd-delivered", 500, 100),
+        ("cpu-delivered-2", 600, 50),
+        ("csd-delivered-2", 650, 350),
+    ]
+
+
+def test_what_a_run_before_delivered_is_neither_sides() -> None:
+    parts = [Stretch(None, 0, 40), Stretch(CPU, 40, 60)]
+    shown = page(epochs=[epoch_info()], owners=Ownership(parts)).fronts
+    assert [(part.kind, part.width) for part in shown.segments] == [
+        ("taken-over", 400),
+        ("cpu-delivered", 600),
+    ]
+
+
+# One side
+
+
+@pytest.mark.parametrize(
+    ("strategy", "side", "made", "label"),
+    [
+        ("cpu", "cpu", {"cpu": 100, "csd": 0}, "CPU workers, from the start"),
+        ("csd", "csd", {"cpu": 0, "csd": 100}, "CSD, from the end"),
+    ],
+)
+def test_a_strategy_with_one_side_shows_one_front(
+    strategy: str, side: str, made: dict[str, int], label: str
+) -> None:
+    info = run_info(strategy=strategy, emulated=[])
+    working = Front(taken=20, delivered=10, ready=5, leased=5, images_per_s=40.0)
+    shown = page(info, seen=snapshot(**{side: working})).fronts
+    assert [entry.label for entry in shown.sides] == [label]
+    assert [cursor.kind for cursor in shown.cursors] == [f"{side}-cursor"]
+    assert shown.marker is None
+    assert shown.outlook == "The last batch of this epoch should be made in about 20 s."
+    over = page(info, epochs=[epoch_info(made=made, delivered=made, meeting_point=0)])
+    assert [entry.prong for entry in over.fronts.sides] == [side]
+    assert over.fronts.marker is None
+    assert over.fronts.outlook.endswith("made all batches of this epoch.")
+    assert over.epochs[0].made == f"100 {side.upper()}"
+
+
+def test_what_the_other_side_made_before_a_switch_stays_to_be_seen() -> None:
+    info = run_info(strategy="cpu")
+    csd = Front(taken=10, delivered=10, ready=0, leased=0, images_per_s=0.0)
+    shown = page(info, seen=snapshot(csd=csd)).fronts
+    assert [entry.prong for entry in shown.sides] == ["cpu", "csd"]
+    mixed = page(info, epochs=[epoch_info()]).epochs[0]
+    assert mixed.made == "70 CPU · 30 CSD"

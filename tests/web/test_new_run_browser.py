@@ -91,7 +91,7 @@ def test_real_samples_are_shown_as_the_pipeline_makes_them_one_sheet_at_a_time(p
     expect(page.locator(".drawn tbody tr")).to_have_count(9)
     expect(page.locator(".drawn tbody")).to_contain_text("random-resized-crop: left")
     page.get_by_role("link", name="Next epochs").click()
-    expect(page.locator("#pictures figcaption").first).to_contain_text("Epoch 2")
+    expect(page.locator("#pictures figcaption").first).to_contain_text("Epoch 1")
     page.locator("[name=pipeline][value=cifar-val]").check()
     expect(page.locator("#pictures figcaption").first).to_contain_text("as cifar-val makes them")
     wait_for_picture(page.locator("#pictures img").nth(1))

@@ -217,7 +217,7 @@ def test_of_what_is_chosen_only_active_runs_are_cancelled_and_only_if_meant(
     expect(cancel).to_be_disabled()
     choose(page, runs[0])
     choose(page, runs[1])
-    expect(page.locator("#bulk-words")).to_have_text("3 runs chosen.")
+    expect(page.locator("#bulk-words")).to_have_text("3 runs selected.")
     cancel.click()
     question = page.locator("#confirm-words")
     expect(question).to_contain_text("Cancel 2 runs? They cannot be continued")
@@ -232,7 +232,7 @@ def test_of_what_is_chosen_only_active_runs_are_cancelled_and_only_if_meant(
     for run in runs:
         expect(state(page, run)).to_have_text("cancelled")
     expect(cancel).to_be_disabled()
-    expect(page.locator("#bulk-words")).to_contain_text("1 run chosen")
+    expect(page.locator("#bulk-words")).to_contain_text("1 run selected")
     assert api.get(f"/runs/{runs[2]}")["ended_at"] == ended
 
 
@@ -243,13 +243,51 @@ def test_two_to_six_chosen_runs_are_compared(page: Page, many: Made) -> None:
     chosen = names(page)[:7]
     for run in chosen:
         choose(page, run)
-    expect(page.locator("#bulk-words")).to_contain_text("six at most")
+    expect(page.locator("#bulk-words")).to_contain_text("At most six")
     expect(compare).to_be_disabled()
     for run in chosen[2:]:
         page.get_by_label(f"choose {run}").uncheck()
     compare.click()
     expect(page.get_by_role("heading", name="Compare runs")).to_be_visible()
     assert asked(page) == {"run": chosen[:2]}
+
+
+def test_what_is_chosen_stays_so_when_the_list_is_sorted_or_narrowed(
+    page: Page, many: Made
+) -> None:
+    page.goto(many.address)
+    chosen = names(page)[1:3]
+    for run in chosen:
+        choose(page, run)
+    page.get_by_role("columnheader", name="run").get_by_role("link").click()
+    expect(page.get_by_role("columnheader", name="run")).to_have_attribute("aria-sort", "ascending")
+    words = page.locator("#bulk-words")
+    expect(words).to_contain_text("2 runs selected")
+    page.goto("/?search=nothing-of-this-name")
+    expect(words).to_have_text("2 runs selected, 2 of them not on this page.")
+    page.goto(many.address)
+    for run in chosen:
+        expect(page.get_by_label(f"choose {run}")).to_be_checked()
+    page.goto("/?search=nothing-of-this-name")
+    page.get_by_role("button", name="Compare selected").click()
+    assert asked(page) == {"run": chosen}
+    page.goto(many.address)
+    page.get_by_role("button", name="Clear selection").click()
+    expect(words).to_have_text("Select two to six runs to compare them.")
+    expect(page.locator("[name=run]:checked")).to_have_count(0)
+
+
+def test_shift_chooses_all_rows_between(page: Page, many: Made) -> None:
+    page.goto(many.address)
+    shown = names(page)
+    choose(page, shown[1])
+    page.get_by_label(f"choose {shown[4]}").click(modifiers=["Shift"])
+    expect(page.locator("#bulk-words")).to_contain_text("4 runs selected")
+    for run in shown[1:5]:
+        expect(page.get_by_label(f"choose {run}")).to_be_checked()
+    page.get_by_label(f"choose {shown[2]}").click(modifiers=["Shift"])
+    expect(page.locator("#bulk-words")).to_contain_text("1 run selected")
+    expect(page.get_by_label(f"choose {shown[1]}")).to_be_checked()
 
 
 def test_a_clone_begins_with_the_values_of_its_run(page: Page, made: Made) -> None:

@@ -1,11 +1,20 @@
 """What a run's page says: figures, what can be done, epochs and facts; the unknown is a dash."""
 
+import re
+
 import pytest
 
+from ddlp.core.dataset.files import CHANGED
 from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.messages import ReadInfo
-from ddlp.core.types import EpochState, ReadPath, RunState
+from ddlp.core.messages.reports import StallInfo
+from ddlp.core.messages.timeline import TimelineInfo
+from ddlp.core.stalls import Circumstances, limit
+from ddlp.core.types import BadPolicy, EpochState, ReadPath, RunState
+from ddlp.web.data_views import bad_view
 from ddlp.web.run_views import RunView
+from ddlp.web.templating import templates
+from ddlp.web.timeline_views import timeline_view
 from tests.web.examples import energy, epoch_info, live, page, run_info, snapshot
 
 MEAN = "images/s delivered, on average"
@@ -174,9 +183,10 @@ def test_what_is_live_wins_over_what_was_stored() -> None:
 
 def test_the_chips_name_the_epoch_strategy_batch_size_and_seed() -> None:
     chips = ["wrr", "batch 10", "seed 7"]
-    assert live(epoch=1).chips == ["epoch 2 of 2", *chips]
-    assert live(epoch=None).chips == ["epoch 1 of 2", *chips]
-    assert page(epochs=[epoch_info(number=1)]).chips[0] == "epoch 2 of 2"
+    assert live(epoch=1).chips == ["epoch 1 of 0-1", *chips]
+    assert live(epoch=None).chips == ["epoch 0 of 0-1", *chips]
+    assert page(epochs=[epoch_info(number=1)]).chips[0] == "epoch 1 of 0-1"
+    assert page(run_info(epochs=1)).chips[0] == page(run_info(epochs=None)).chips[0] == "epoch 0"
     assert page(run_info(bad_samples=1)).chips[-1] == "1 bad sample"
 
 
@@ -191,8 +201,8 @@ def test_an_epoch_is_one_row() -> None:
         epoch_info(number=1, state=EpochState.OPEN, meeting_point=None, ended_at=None),
     ]
     newer, older = page(epochs=epochs, seen=snapshot()).epochs
-    assert (newer.state, newer.met, newer.consumed) == ("open", "—", "100 of 100")
-    assert (older.state, older.met) == ("complete in 1 min 15 s", "batch 70")
+    assert (newer.state, newer.consumed) == ("open", "100 of 100")
+    assert older.state == "complete in 1 min 15 s"
     assert older.made == "1,700 CPU · 300 CSD"
 
 
@@ -215,6 +225,42 @@ def test_how_batches_came_and_what_holds_a_run_up_are_shown() -> None:
     ]
     assert view.held_up == "csd rests: the drive is full"
     assert page().held_up is None
+
+
+def test_a_run_that_no_device_works_for_is_stalled_and_not_one_that_pauses() -> None:
+    assert live(stalled=True).stalled
+    assert not live(stalled=True, state=RunState.PAUSED).stalled
+    assert not live().stalled
+    assert not page().stalled
+
+
+def test_a_run_over_changed_files_is_not_offered_a_retry_that_would_fail_again() -> None:
+    reason = f"batch 3 of epoch 0: a.jpg: {CHANGED}; rescan the dataset with: ddlp dataset rescan x"
+    stale = page(run_info(state=RunState.FAILED, reason=reason))
+    assert stale.stale
+    assert [action.label for action in stale.actions] == ["Delete"]
+    other = page(run_info(state=RunState.FAILED, reason="the trainer left"))
+    assert not other.stale
+    assert [action.label for action in other.actions] == ["Retry", "Delete"]
+
+
+@pytest.mark.parametrize("state", [RunState.FAILED, RunState.CANCELLED])
+def test_nothing_on_the_page_of_a_run_that_is_over_speaks_of_yet(state: RunState) -> None:
+    sentence = limit({}, Circumstances(over=True)).sentence
+    stall = StallInfo(spent_s={}, shares={}, limited_by=None, sentence=sentence)
+    view = page(run_info(state=state, on_bad=BadPolicy.FAIL, stall=stall))
+    words = {"run": view, "bad": bad_view(run_info(state=state, on_bad=BadPolicy.FAIL), [])}
+    empty = TimelineInfo(now=0.0, lanes=[], spans=[])
+    html = "".join(
+        templates.get_template(f"run/{part}.html").render(
+            **words, timeline=timeline_view(empty, 10.0)
+        )
+        for part in ("head", "fronts", "tiles", "spent", "energy", "timeline", "epochs", "events",
+                     "reads", "bad")
+    )  # fmt: skip
+    text = re.sub(r"<[^>]+>", " ", html)
+    assert not re.search(r"\byet\b", text), re.findall(r".{30}\byet\b", text)
+    assert "Bad samples ·" not in text
 
 
 @pytest.mark.parametrize(

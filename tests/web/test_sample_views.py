@@ -29,7 +29,9 @@ def samples(count: int, total: int) -> SamplePage:
 def test_a_cell_names_class_and_size_and_leads_to_this_very_version() -> None:
     cell = grid_view(SHOWN, Asked(), samples(1, 1)).cells[0]
     assert (cell.label, cell.words) == ("cat", "640 × 480 px · 110.0 kB")
-    assert cell.picture == ("/api/v1/datasets/my%20photos/samples/0/thumbnail?version=vvvvvvvvvvvv")
+    assert cell.picture == (
+        "/api/v1/datasets/my%20photos/samples/0/thumbnail?version=vvvvvvvvvvvv&placeholder=true"
+    )
 
 
 @pytest.mark.parametrize(
@@ -91,6 +93,6 @@ def test_a_quarantined_sample_names_reason_runs_and_how_often() -> None:
         "",
     )
     assert (second.times, second.further) == ("1,200 times", "and 7 more")
-    assert first.picture.endswith("/samples/7/thumbnail?version=vvvvvvvvvvvv")
+    assert first.picture.endswith("/samples/7/thumbnail?version=vvvvvvvvvvvv&placeholder=true")
     assert (view.total, view.next) == (30, 12)
     assert quarantine_view(SHOWN, 28, page).next is None

@@ -81,7 +81,7 @@ def test_one_span_lies_where_it_was() -> None:
     assert strip.kind == "make-cpu"
     [bar] = strip.bars
     assert (bar.x, bar.width) == (500, 99), "all but the gap to its neighbour"
-    assert bar.title == "batch 17 of epoch 2, 6.00 s"
+    assert bar.title == "batch 17 of epoch 1, 6.00 s"
     assert [lane.bars for lane in found.lanes] == [1, 0, 0, 0]
 
 
@@ -266,7 +266,7 @@ def test_the_page_is_well_formed_and_holds_no_style_or_script() -> None:
     for element in tree.iter():
         assert not any(name == "style" or name.startswith("on") for name in element.attrib)
     titles = [element.text for element in tree.iter("title")]
-    assert titles == ["batch 17 of epoch 2, 6.00 s", "waiting: <b>&, 6.00 s"]
+    assert titles == ["batch 17 of epoch 1, 6.00 s", "waiting: <b>&, 6.00 s"]
     assert {g.attrib["class"] for g in tree.iter("g")} == {"make-cpu", "wait"}
     assert "1 span was not kept." in text
 
@@ -276,6 +276,6 @@ def test_an_empty_timeline_says_that_it_is_empty() -> None:
     assert found.lanes == []
     assert found.legend == []
     text = page(found)
-    assert "Nothing was made, read or trained yet." in text
+    assert "No activity was recorded." in text
     assert "In the last 60 s nothing was done." in text
     assert "<svg" not in text

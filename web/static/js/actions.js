@@ -54,6 +54,18 @@
     return body;
   };
 
+  // A field that counts beside another value only rests without it, and a form that sends only changes has a button only once there are some.
+  const settle = () => {
+    document.querySelectorAll("form [data-when]").forEach((field) => {
+      const [name, value] = field.dataset.when.split("=");
+      field.disabled = field.form.elements[name].value !== value;
+    });
+    document.querySelectorAll("form[data-changed]").forEach((form) => {
+      const changed = [...form.elements].some((field) => field.name && field.value !== field.defaultValue);
+      form.querySelectorAll("button").forEach((button) => { button.disabled = !changed; });
+    });
+  };
+
   const follow = (then, answer) => {
     if (then === "reload") location.reload();
     else if (then) location.assign(then.replace(/\{(\w+)\}/g, (_, name) => encodeURIComponent(answer[name])));
@@ -81,12 +93,14 @@
       if (!reply.ok) return complain(source, answer.detail ?? `The server answered ${reply.status}.`);
       if (done) notify(done.replace(/\{(\w+)\}/g, (_, name) => answer[name] ?? ""), "good");
       if (source.hasAttribute("data-clear")) source.reset();
+      if (source.hasAttribute("data-changed")) [...source.elements].forEach((field) => { field.defaultValue = field.value; });
       source.dispatchEvent(new CustomEvent("ddlp:sent", { bubbles: true, detail: answer }));
       follow(then, answer ?? {});
     } catch {
       complain(source, "The server does not answer; try again when it is back.");
     } finally {
       buttons.forEach((button) => { button.disabled = false; });
+      settle();
     }
   };
 
@@ -102,6 +116,10 @@
     submit.preventDefault();
     send(form, bodyOf(form));
   });
+
+  document.addEventListener("input", settle);
+  document.addEventListener("htmx:after:swap", settle);
+  settle();
 
   // Where a form narrows a list down, the address says what is shown, so that it can be kept, sent and loaded again.
   document.addEventListener("htmx:after:swap", (event) => {
@@ -134,5 +152,5 @@
     if (event.target.id === "poll" && document.hidden) event.preventDefault();
   });
 
-  window.ddlp = { notify, ask };
+  window.ddlp = { notify, ask, settle };
 })();

@@ -55,11 +55,17 @@
     return [times, ...columns];
   };
 
-  // A reading with silence on both sides is no line: it is drawn as a point.
+  // Readings with silence on both sides that are too narrow for a line are drawn as points.
+  const narrowest = 4;
   const lonely = (plot, line) => {
-    const values = plot.data[line];
-    const known = [...values.keys()].filter((i) => values[i] !== undefined);
-    return known.filter((i, place) => values[i] !== null && values[known[place - 1]] == null && values[known[place + 1]] == null);
+    const [times, values] = [plot.data[0], plot.data[line]];
+    const pieces = [[]];
+    values.forEach((value, i) => {
+      if (value === null) pieces.push([]);
+      else if (value !== undefined) pieces.at(-1).push(i);
+    });
+    const width = (piece) => plot.valToPos(times[piece.at(-1)], "x") - plot.valToPos(times[piece[0]], "x");
+    return pieces.filter((piece) => piece.length && width(piece) < narrowest).flat();
   };
 
   // lines: [{label, colour: "--cpu", dash?, fill?}]; unit is shown at each tick; time: "clock" or "seconds".

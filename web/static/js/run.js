@@ -59,6 +59,7 @@
     const figures = JSON.parse(event.detail.data);
     document.title = document.title.replace(/^\d+ %/, `${figures.percent} %`);
     window.ddlp.wordTimes();
+    window.ddlp.settle();
     if (figures.at === null) return;
     if (meanwhile) return meanwhile.push(figures);
     show(figures);
