@@ -114,7 +114,8 @@ class Plane:
 
     def __init__(self, home: Path, url: str | None, case: Case) -> None:
         self._case = case
-        self._settings = Settings(home=home, database_url=url)
+        # Nobody sends signs of life here: a slow machine must not take the devices for dead.
+        self._settings = Settings(home=home, database_url=url, device_timeout_s=3600.0)
         self._database = Database(self._settings.database)
         migrate(self._database.engine)
         self._sent: list[tuple[Prong, list[Lease]]] = []

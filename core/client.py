@@ -69,7 +69,11 @@ class Client:
         return self._call("POST", path, raw.encode(), headers=key)
 
     def delete(self, path: str) -> Any:
-        """The JSON answer to a DELETE, which is not repeated once sent."""
+        """Return the JSON answer to a DELETE, which is not repeated once sent.
+
+        It gets a new connection: the server may have closed a kept one, which only sending shows.
+        """
+        self._connection.close()
         return self._call("DELETE", path, b"", repeats=False)
 
     def download(self, path: str) -> bytes:

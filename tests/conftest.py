@@ -118,7 +118,7 @@ class UpProcess:
 
     def client(self, key: str = "") -> Client:
         """A client for its API."""
-        return Client(self.url, key=key)
+        return Client(self.url, key=key, patience_s=60.0)
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> int:
         """End it and wait."""
@@ -206,7 +206,7 @@ def api(up: UpProcess) -> Iterator[Client]:
         yield client
 
 
-def wait_until(condition: object, timeout_s: float = 20.0) -> None:
+def wait_until(condition: object, timeout_s: float = 60.0) -> None:
     """Wait for something that happens in another process."""
     assert callable(condition)
     deadline = time.monotonic() + timeout_s

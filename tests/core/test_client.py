@@ -265,6 +265,16 @@ def test_a_kept_connection_that_went_stale_costs_no_patience(server: Server) -> 
         assert [client.get("/x") for _ in range(3)] == [{}, {}, {}]
 
 
+def test_a_delete_is_not_sent_over_a_connection_that_went_stale(server: Server) -> None:
+    def answer(handler: Handler) -> None:
+        handler.reply()
+        handler.close_connection = True
+
+    server.answer = answer
+    with Client(server.url, timeout_s=5, patience_s=0) as client:
+        assert [client.get("/x"), client.delete("/x"), client.delete("/x")] == [{}, {}, {}]
+
+
 def test_a_new_connection_that_is_dropped_is_not_tried_again_without_patience(
     server: Server,
 ) -> None:

@@ -83,6 +83,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait(30)
 
 
+@pytest.mark.timeout(300)
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_the_loop_trains_on_each_sample_once_an_epoch_whatever_is_killed(
     stack: UpProcess, tmp_path: Path, ranks: int
@@ -95,7 +96,7 @@ def test_the_loop_trains_on_each_sample_once_an_epoch_whatever_is_killed(
         rounds = CLASSES // BATCH
         for steps, server_too in ((rounds // 2, False), (rounds + rounds // 2, True)):
             process = script.start()
-            wait_until(lambda steps=steps: script.steps() >= steps, 90.0)
+            wait_until(lambda steps=steps: script.steps() >= steps, 180.0)
             if server_too:
                 kill(stack.children()["serve"])
             end(process)

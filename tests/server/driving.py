@@ -72,7 +72,7 @@ def register(plane: Plane, prong: Prong, **fields: Any) -> uuid.UUID:
 
 
 def ask(plane: Plane, action: Any) -> Any:
-    return plane.dispatcher.call(action).result(10)
+    return plane.dispatcher.call(action).result(60)
 
 
 def settle(plane: Plane) -> None:
@@ -142,7 +142,7 @@ def feed(
     request = FeedRequest(
         rank=rank, session=SESSION, epoch=epoch, received=step, consumed=consumed, want=1
     )
-    return send(plane, run, request).result(10)
+    return send(plane, run, request).result(60)
 
 
 def send(plane: Plane, run: uuid.UUID, request: FeedRequest) -> "Future[Fed]":

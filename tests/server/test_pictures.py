@@ -4,6 +4,7 @@ import io
 import os
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,6 +13,7 @@ from xml.etree import ElementTree
 
 import pytest
 from PIL import Image
+from sqlalchemy import event
 
 from ddlp.core.errors import InvalidInput, NotFound, Unavailable
 from ddlp.core.preview import PreviewRequest
@@ -105,10 +107,23 @@ def test_the_database_is_not_kept_meanwhile(
     plane: Plane, row: Dataset, context: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept = []
+    mine = 0
+    me = threading.get_ident()  # other threads of the server use connections of their own
+
+    def out(*_: object) -> None:
+        nonlocal mine
+        mine += threading.get_ident() == me
+
+    def back(*_: object) -> None:
+        nonlocal mine
+        mine -= threading.get_ident() == me
 
     def note(*_: object) -> bytes:
-        kept.append(plane.database.engine.pool.checkedout())  # type: ignore[attr-defined]
+        kept.append(mine)
         return b""
+
+    event.listen(plane.database.engine, "checkout", out)
+    event.listen(plane.database.engine, "checkin", back)
 
     for name in ("thumbnail", "explain", "sheet"):
         monkeypatch.setattr(pictures, name, note)
