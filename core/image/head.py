@@ -24,12 +24,16 @@ class Kind(IntEnum):
 
 @dataclass(frozen=True)
 class ImageHead:
-    """Kind, size as stored in the file, and the EXIF orientation (1 to 8) to be applied to it."""
+    """Kind, size as stored in the file, and the EXIF orientation (1 to 8) to be applied to it.
+
+    Bits are those of a channel: 8 or fewer, or 16, which are scaled to 8.
+    """
 
     kind: Kind
     width: int
     height: int
     orientation: int = 1
+    bits: int = 8
 
 
 def check_size(found: tuple[int, int], expected: tuple[int, int]) -> None:

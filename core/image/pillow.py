@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,12 @@ MAX_PIXELS = 178_956_970
 """What Pillow opens at the most, and so what any engine takes."""
 
 _ORIENTATION = 0x0112
-_BITS, _FLOAT = 8, 1000
-_BITS_PER_SAMPLE, _SAMPLE_FORMAT, _SUBFILE = 258, 339, 254
+_BITS, _DEEP, _FLOAT = 8, 16, 1000
+_MOST_LEVEL, _MOST_DEEP_LEVEL = 255, 65535
+_DEEP_RAW = re.compile(";16[BLN]")
+"""How Pillow names channels of 16 bits; "BGR;16" has as many bits in a pixel."""
+_BITS_PER_SAMPLE, _SAMPLE_FORMAT, _SUBFILE, _PHOTOMETRIC = 258, 339, 254, 262
+_WHITE_IS_ZERO = 0
 _SAMPLE_FLOAT = 3
 _SMALLER, _MASK = 1, 4
 _SEQUENCES = frozenset({"GIF", "WEBP", "PNG", "TIFF", "AVIF"})
@@ -27,20 +32,28 @@ def pillow_head(data: bytes) -> ImageHead:
     """The head of an image of any format that Pillow knows."""
     try:
         with Image.open(io.BytesIO(data)) as image:
-            _check_taken(image)
-            return ImageHead(Kind.OTHER, image.width, image.height, _orientation(image))
+            _check_single(image)
+            size, bits = image.size, _bits_taken(image)
+            return ImageHead(Kind.OTHER, *size, _orientation(image), bits)
     except MemoryError:
         raise
     except Exception as error:  # the border to the decoder, which raises whatever it likes
         raise BadSample(reason_of(error)) from error
 
 
-def _check_taken(image: Image.Image) -> None:
-    """Refuse what would lose more than transparency or a palette on its way to 8-bit RGB."""
+def _bits_taken(image: Image.Image) -> int:
+    """Bits of a channel, 8 or 16; refuses what would lose more on its way to 8-bit RGB."""
     bits = _bits(image)
-    if bits > _BITS:
+    if bits == _DEEP and image.mode == "I" and image.format == "TIFF":
+        kind = f"signed, of {bits} bits per channel"
+    elif bits <= _BITS or bits == _DEEP:
+        return max(bits, _BITS)
+    else:
         kind = "floating point" if bits == _FLOAT else f"{bits} bits per channel"
-        raise BadSample(f"its pixels are {kind}; DDLP takes 8 bits: convert it")
+    raise BadSample(f"its pixels are {kind}; DDLP takes 8 or 16 unsigned bits: convert it")
+
+
+def _check_single(image: Image.Image) -> None:
     pictures = _pictures(image)
     if pictures > 1:
         what = "pages" if image.format == "TIFF" else "frames"
@@ -56,10 +69,20 @@ def _bits(image: Image.Image) -> int:
         if _SAMPLE_FLOAT in tags.get(_SAMPLE_FORMAT, ()):
             return _FLOAT
         return int(max(tags.get(_BITS_PER_SAMPLE, (1,))))
+    if image.format == "PPM":
+        return _BITS if _pnm_maximum(image) <= _MOST_LEVEL else _DEEP
     raw = " ".join(str(tile[3]) for tile in getattr(image, "tile", ()))
-    if image.mode.startswith("I;16") or ";16" in raw:
-        return 16
+    if image.mode.startswith("I;16") or _DEEP_RAW.search(raw):
+        return _DEEP
     return 32 if image.mode == "I" else _BITS
+
+
+def _pnm_maximum(image: Image.Image) -> int:
+    """The level of white that the head of a PGM or PPM names."""
+    for tile in getattr(image, "tile", ()):
+        if tile[0].startswith("ppm"):
+            return int(tile[3][-1])
+    return _MOST_DEEP_LEVEL if image.mode == "I" else _MOST_LEVEL
 
 
 def _pictures(image: Image.Image) -> int:
@@ -101,13 +124,44 @@ def decode(data: bytes, reduction: int = 1) -> Pixels:
 
 def to_rgb(image: Image.Image) -> Image.Image:
     """The pixels of an image of any mode that is taken."""
-    if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
+    image = to_8_bits(image)
     if image.mode in ("I", "F"):
         raise ValueError(f"pixels of mode {image.mode} are not taken; convert it to 8 or 16 bits")
     if image.mode == "P" and "transparency" in image.info:
         image = image.convert("RGBA")
     return image.convert("RGB")
+
+
+def to_8_bits(image: Image.Image) -> Image.Image:
+    """The grey of an image of 16 bits at 8; any other image as it is.
+
+    PGM is scaled by its maximum, as Pillow does PPM; of all else the upper byte is kept, as Pillow
+    does of colours.
+    """
+    if image.mode == "I" and image.format == "PPM":
+        levels = _pnm_levels(_pnm_maximum(image))[np.asarray(image)]
+    elif image.mode.startswith("I;16"):
+        levels = (np.asarray(image) >> 8).astype(np.uint8)
+        if _is_white_zero(image):
+            levels = _MOST_LEVEL - levels
+    else:
+        return image
+    made = Image.fromarray(levels)
+    made.info = image.info
+    return made
+
+
+def _pnm_levels(maximum: int) -> Pixels:
+    """The level that each of Pillow's 16-bit levels stands for, which it scaled by the maximum."""
+    scaled = np.arange(_MOST_DEEP_LEVEL + 1) / _MOST_DEEP_LEVEL
+    stored = np.round(scaled * maximum)
+    return np.round(stored / maximum * _MOST_LEVEL).astype(np.uint8)
+
+
+def _is_white_zero(image: Image.Image) -> bool:
+    """Whether a TIFF's levels are inverted, which Pillow minds at 8 bits only."""
+    tags: Any = getattr(image, "tag_v2", {})
+    return bool(tags.get(_PHOTOMETRIC, 1) == _WHITE_IS_ZERO)
 
 
 def reason_of(error: Exception) -> str:

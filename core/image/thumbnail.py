@@ -15,6 +15,7 @@ from PIL import Image, ImageFile, ImageOps
 
 from ddlp.core.dataset import DatasetIndex
 from ddlp.core.dataset.encoded import image_file
+from ddlp.core.image.pillow import to_8_bits
 from ddlp.core.process import die_with_parent
 
 SIDE = 96
@@ -26,7 +27,8 @@ def thumbnail(data: bytes) -> bytes:
     """A JPEG of at most 96 pixels a side."""
     with Image.open(io.BytesIO(data)) as image:
         image.draft("RGB", (SIDE * 2, SIDE * 2))
-        upright = ImageOps.exif_transpose(image) or image
+        shown = to_8_bits(image)
+        upright = ImageOps.exif_transpose(shown) or shown
         small = upright.convert("RGB")
     small.thumbnail((SIDE, SIDE))
     made = io.BytesIO()

@@ -2,7 +2,6 @@
 
 import io
 
-import numpy as np
 from PIL import Image
 
 from ddlp.core.dataset.encoded import image_file
@@ -56,8 +55,7 @@ def _encode(data: bytes, options: PackOptions) -> tuple[bytes, tuple[int, int]]:
 
 def _plain(image: Image.Image) -> Image.Image:
     """Grey as grey, all else as RGB."""
+    image = pillow.to_8_bits(image)
     if image.mode in ("L", "RGB"):
         return image
-    if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
     return image.convert("L") if image.mode == "1" else pillow.to_rgb(image)

@@ -1,6 +1,7 @@
 """What every source is: a place where samples lie, and a way to collect them into an index."""
 
 import os
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,10 +18,13 @@ from ddlp.core.dataset.progress import Progress, ScanOptions
 from ddlp.core.dataset.spool import Spool
 from ddlp.core.dataset.writer import IndexHead, IndexWriter
 from ddlp.core.errors import InvalidInput
+from ddlp.core.image import ImageHead
 
 _CHUNK = 32
 _REPORT_AFTER = 1000
 _MOST_NAMED = 10
+_BITS = 8
+"""Of a channel, as batches have them."""
 
 Classes = tuple[tuple[str, ...], npt.NDArray[np.uint32] | None]
 """Class names, and the class number that each label listed stands for (None: they are numbers)."""
@@ -84,6 +88,11 @@ class Listing:
 class EncodedSource(Source):
     """A source of encoded images: they are listed first, then looked at by several threads."""
 
+    def __init__(self, uri: Path, options: ScanOptions) -> None:
+        super().__init__(uri, options)
+        self._deep = 0
+        self._counting = threading.Lock()
+
     @abstractmethod
     def list_samples(self, listing: Listing) -> Classes:
         """Name all samples in their order."""
@@ -91,6 +100,15 @@ class EncodedSource(Source):
     @abstractmethod
     def inspect(self, name: bytes, row: SampleRow) -> SampleRow:
         """Look at one sample and complete its row, or raise what is wrong with it."""
+
+    def completed(self, row: SampleRow, head: ImageHead) -> SampleRow:
+        """A row with what its image's head says; images of 16 bits are counted."""
+        if head.bits > _BITS:
+            with self._counting:
+                self._deep += 1
+        return row._replace(
+            width=head.width, height=head.height, kind=head.kind, orientation=head.orientation
+        )
 
     @abstractmethod
     def show(self, name: bytes, row: SampleRow) -> str:
@@ -107,6 +125,8 @@ class EncodedSource(Source):
         chunks = listing.spool.chunks(_CHUNK)
         for results in in_order(self._judge, chunks, self.options.threads, progress.poll):
             self._take(results, writer, progress)
+        if self._deep:
+            writer.note(f"Images of 16 bits per channel that are scaled to 8 bits: {self._deep:,}.")
         return IndexHead(self.kind, self.root, classes, renumbered)
 
     def _judge(self, listed: tuple[bytes, SampleRow]) -> tuple[bytes, SampleRow, str | None]:

@@ -22,14 +22,8 @@ class LooseSource(EncodedSource):
         with open_regular(join(self.root, name)) as file:
             status = os.fstat(file.fileno())
             head = inspect(file, 0, status.st_size, self.options.check)
-        return row._replace(
-            size=status.st_size,
-            time_ns=status.st_mtime_ns,
-            width=head.width,
-            height=head.height,
-            kind=head.kind,
-            orientation=head.orientation,
-        )
+        row = row._replace(size=status.st_size, time_ns=status.st_mtime_ns)
+        return self.completed(row, head)
 
     def show(self, name: bytes, row: SampleRow) -> str:
         """The file's path."""

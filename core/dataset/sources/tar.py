@@ -132,9 +132,7 @@ class TarSource(EncodedSource):
             if (status.st_size, status.st_mtime_ns) != (size, time_ns):
                 raise ValueError("its shard was changed while it was scanned")
             head = inspect(file, row.place, row.size, self.options.check)
-        return row._replace(
-            width=head.width, height=head.height, kind=head.kind, orientation=head.orientation
-        )
+        return self.completed(row, head)
 
     def show(self, name: bytes, row: SampleRow) -> str:
         """Shard and member."""

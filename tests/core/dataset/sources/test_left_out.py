@@ -229,13 +229,11 @@ FRAMES: dict[str, Any] = {"save_all": True, "append_images": [noise("u1", 200, 2
 @pytest.mark.parametrize(
     ("form", "dtype", "words"),
     [
-        ("PNG", "u2", "its pixels are 16 bits per channel"),
-        ("TIFF", "u2", "its pixels are 16 bits per channel"),
         ("TIFF", "i4", "its pixels are 32 bits per channel"),
         ("TIFF", "f4", "its pixels are floating point"),
     ],
 )
-def test_more_than_8_bits_are_rejected(
+def test_more_than_16_bits_are_rejected(
     tmp_path: Path, check: str, form: str, dtype: str, words: str
 ) -> None:
     put(tmp_path / "d", "cat/good.jpg")
@@ -243,6 +241,17 @@ def test_more_than_8_bits_are_rejected(
     index = index_of(tmp_path / "d", check=check)
     assert names(index) == ["cat/good.jpg"]
     assert words in rejected(index)["cat/deep.png"]
+
+
+@pytest.mark.parametrize("check", ["quick", "full"])
+def test_16_bits_are_taken_and_announced(tmp_path: Path, check: str) -> None:
+    put(tmp_path / "d", "cat/good.jpg")
+    put(tmp_path / "d", "cat/deep.png", data=encoded(noise("u2", 300, 300), "PNG"))
+    put(tmp_path / "d", "dog/deep.tif", data=encoded(noise("u2", 300, 300), "TIFF"))
+    index = index_of(tmp_path / "d", check=check)
+    assert names(index) == ["cat/deep.png", "cat/good.jpg", "dog/deep.tif"]
+    assert rejected(index) == {}
+    assert index.notes == ["Images of 16 bits per channel that are scaled to 8 bits: 2."]
 
 
 @pytest.mark.parametrize("form", ["GIF", "WEBP", "PNG", "TIFF"])
