@@ -77,11 +77,11 @@ class _Figure:
 
 _FIGURES = {
     "images_per_s": _Figure("delivered", "images/s", True),
-    "seconds": _Figure("took", "s", False),
+    "seconds": _Figure("duration", "s", False),
     "wait_share": _Figure("trainer's time spent waiting", "share", False),
     "joules_per_image": _Figure("energy per image", "J", False),
-    "cpu_s_per_1000_images": _Figure("CPU seconds for 1,000 images", "cpu s", False),
-    "memory_byte_s_per_1000_images": _Figure("memory × time for 1,000 images", "byte s", False),
+    "cpu_s_per_1000_images": _Figure("CPU seconds per 1,000 images", "cpu s", False),
+    "memory_byte_s_per_1000_images": _Figure("memory × time per 1,000 images", "byte s", False),
     "cpu_share_of_images": _Figure("images made by the CPU", "share"),
     "csd_share_of_images": _Figure("images made by the CSD", "share"),
 }

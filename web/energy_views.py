@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ddlp.core.messages import RunInfo
 from ddlp.core.messages.reports import DeviceReport, Joules
-from ddlp.core.units import digits, joule_unit, joules_in
+from ddlp.core.units import JOULES, digits, joule_unit
 from ddlp.server.figures import APART, PRONGS
 
 _SOURCES = {
@@ -80,14 +80,19 @@ def _per_image(entry: DeviceReport, known: Joules, made: int) -> float | None:
 
 
 def _with_unit(value: float | None, unit: str) -> str:
-    return "—" if value is None else f"{joules_in(value, unit)} {unit}"
+    return "—" if value is None else f"{_short(value / JOULES[unit])} {unit}"
+
+
+def _short(value: float) -> str:
+    """Three digits that count, but no more than three decimals: columns stay narrow."""
+    return "< 0.001" if 0 < value < 0.0005 else digits(max(round(value, 3), 0.0))
 
 
 def _watts(known: Joules) -> str:
     """The mean over the seconds that the joules cover."""
     if known.joules is None or not known.period_s:
         return "—"
-    return f"{digits(known.joules / known.period_s)} W"
+    return f"{_short(known.joules / known.period_s)} W"
 
 
 def joules_per_image(info: RunInfo) -> tuple[float | None, str]:

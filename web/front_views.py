@@ -208,7 +208,8 @@ def _forecast(info: RunInfo, seen: Snapshot) -> tuple[float | None, str]:
     rate = seen.cpu.images_per_s + seen.csd.images_per_s
     left = seen.batches - seen.cpu.taken - seen.csd.taken
     if seen.stalled:
-        return None, f"Stalled: no device makes the other {left:,} batches."
+        known = sum(f.delivered + f.ready + f.leased for f in (seen.cpu, seen.csd))
+        return None, f"Stalled: no device makes the other {seen.batches - known:,} batches."
     if rate <= 0:
         if seen.cpu.ready + seen.csd.ready <= 0:
             return None, "Starting…"

@@ -169,10 +169,10 @@ def _actions(info: RunInfo, state: RunState) -> list[Action]:
     if state in TERMINAL and state is not RunState.COMPLETED and not _is_stale(info):
         found.append(Action("Retry", f"{address}/retry", then="/runs/{name}"))
     if RunState.CANCELLED in allowed:
-        question = f"Cancel {name}? What it made is discarded, and it cannot be continued."
+        question = f"Cancel {name}? Its batches are deleted. This cannot be undone."
         found.append(Action("Cancel", f"{address}/cancel", confirm=question, danger=True))
     if state in TERMINAL:
-        question = f"Delete {name}? Its certificates and figures go with it, for good."
+        question = f"Delete {name}? Its certificates and metrics go too. This cannot be undone."
         delete = f"DELETE /api/v1/runs/{name}"
         found.append(Action("Delete", delete, then="/", confirm=question, danger=True))
     return found
@@ -271,8 +271,8 @@ def _facts(info: RunInfo) -> list[tuple[str, str]]:
         ("storage form", info.storage or "not known"),
         ("pipeline", f"{info.pipeline} · {info.pipeline_hash[:12]}"),
         ("strategy", STRATEGIES[info.strategy].summary),
-        ("ranks", f"{info.world_size} · samples that fill no batch for each: {info.tail.value}"),
-        ("bad samples", "they end the run" if info.on_bad.value == "fail" else bad),
+        ("ranks", f"{info.world_size} · last batch: {info.tail.value}"),
+        ("bad samples", "the first one ends the run" if info.on_bad.value == "fail" else bad),
         ("id", str(info.id)),
         *([("replays", str(info.replay_of))] if info.replay_of else []),
     ]

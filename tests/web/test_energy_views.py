@@ -56,6 +56,6 @@ def test_a_column_has_one_unit_and_no_powers_of_ten() -> None:
     small = device_report("csd", "csd0", energy=known(0.00992))
     large = device_report("cpu", "cpu-vm", energy=known(3456.0))
     found = energy_view([large, small], 100).rows
-    assert [row.watts for row in found] == ["1,728 W", "0.00496 W"]
-    assert [row.per_image for row in found] == ["34.6 J", "0.0000992 J"]
-    assert [row.total for row in found] == ["3,456 J", "0.00992 J"]
+    assert [row.watts for row in found] == ["1,728 W", "0.005 W"]
+    assert [row.per_image for row in found] == ["34.6 J", "< 0.001 J"]
+    assert [row.total for row in found] == ["3,456 J", "0.01 J"]

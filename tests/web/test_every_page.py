@@ -40,7 +40,7 @@ class Place:
 PLACES = {
     "runs": Place("/", "{over}"),
     "runs of a state": Place("/?state=completed", "{over}"),
-    "runs of none": Place("/?state=failed&q=nothing", "No run"),
+    "runs of none": Place("/?search=nothing-is-called-so", "No run"),
     "live run": Place("/runs/{paused}", "paused"),
     "run that is over": Place("/runs/{over}", "completed"),
     "run that failed": Place("/runs/{failed}", "changed since its scan"),

@@ -19,7 +19,7 @@
   const minute = 60;
   const hour = 60 * minute;
   const apart = [1, 2, 5, 10, 15, 30, minute, 2 * minute, 5 * minute, 10 * minute, 15 * minute, 30 * minute, hour, 2 * hour, 3 * hour, 6 * hour, 12 * hour, 24 * hour, 48 * hour, 168 * hour];
-  const shortest = 10;
+  const shortest = { clock: 10, seconds: 2 };
 
   const between = (sorted) => sorted.slice(1).map((at, i) => at - sorted[i]);
   const median = (values) => [...values].sort((a, b) => a - b)[values.length >> 1];
@@ -78,7 +78,7 @@
       return {
         width: place.clientWidth, height: place.clientHeight, legend: { show: false }, cursor: { show: false }, ms: 1e-3,
         scales: {
-          x: { time: time === "clock", range: (_, first, last) => [first, first === null ? null : Math.max(last, first + shortest)] },
+          x: { time: time === "clock", range: (_, first, last) => [first, first === null ? null : Math.max(last, first + shortest[time])] },
           y: { range: (_, __, most) => [0, most > 0 ? 1.1 * most : 1] },
         },
         axes: [

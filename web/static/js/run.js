@@ -10,8 +10,10 @@
       { key: "csd", label: "CSD on top of CPU", colour: "--csd", fill: "--csd", on: "cpu" }, { key: "cpu", label: "CPU", colour: "--cpu", fill: "--cpu" }, { key: "trainer", label: "trainer", colour: "--ink", dash: [4, 4] }] },
     { place: "watts", figure: "watts", unit: "W", stacked: false, lines: [
       { key: "cpu", label: "CPU", colour: "--cpu" }, { key: "csd", label: "CSD", colour: "--csd" }, { key: "gpu", label: "GPUs", colour: "--transfer" }, { key: "dram", label: "memory", colour: "--read" }] },
-  ].map((chart) => ({ ...chart, readings: chart.lines.map(() => ({ at: [], values: [] })) }));
-  charts.forEach((chart) => { chart.plot = window.ddlp.chart(document.getElementById(chart.place), { lines: chart.lines, unit: chart.unit, data: window.ddlp.table(chart.readings) }); });
+  ].map((chart) => ({ ...chart, readings: chart.lines.map(() => ({ at: [], values: [], some: false })) }));
+  // A side that made nothing has no line along the bottom.
+  const drawn = (chart) => window.ddlp.table(chart.readings.map((reading, i) => (chart.lines[i].fill && !reading.some ? { at: [], values: [] } : reading)));
+  charts.forEach((chart) => { chart.plot = window.ddlp.chart(document.getElementById(chart.place), { lines: chart.lines, unit: chart.unit, data: drawn(chart) }); });
 
   // What one moment shows. Where something was made or taken, whoever made nothing made 0 images; watts that nobody read are not 0 W.
   const add = (chart, at, values) => chart.lines.forEach((line, i) => {
@@ -19,12 +21,13 @@
     const value = values[line.key] ?? (chart.stacked ? 0 : undefined);
     if (value === undefined || at <= (reading.at.at(-1) ?? 0)) return;
     reading.at.push(at);
+    reading.some ||= value > 0;
     // A line that stands on another one shows the two together.
     reading.values.push(line.on ? value + (values[line.on] ?? 0) : value);
   });
 
   const fill = (chart, series) => {
-    chart.readings.forEach((reading) => { reading.at = []; reading.values = []; });
+    chart.readings.forEach((reading) => { reading.at = []; reading.values = []; reading.some = false; });
     const rows = new Map();
     chart.lines.forEach(({ key }) => (series[key]?.at ?? []).forEach((at, i) => {
       const value = series[key][chart.figure][i];
@@ -32,7 +35,7 @@
     }));
     [...rows.keys()].sort((a, b) => a - b).forEach((at) => add(chart, at, rows.get(at)));
   };
-  const draw = () => charts.forEach((chart) => chart.plot.setData(window.ddlp.table(chart.readings)));
+  const draw = () => charts.forEach((chart) => chart.plot.setData(drawn(chart)));
 
   // The whole run, as the server keeps it; what comes live meanwhile waits, and is put behind it. It is asked for again when the
   // page was cut off, so that nothing is drawn across what it missed, and when it has so many points that they can be thinned out.
