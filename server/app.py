@@ -1,22 +1,19 @@
 """The API as an application: routes, their errors, and the parts that live as long as it does."""
 
-import logging
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from sqlalchemy.exc import SQLAlchemyError
+from fastapi import FastAPI
 
-from ddlp.core.errors import DdlpError, InvalidInput, Unavailable
+from ddlp.core.errors import InvalidInput
 from ddlp.core.settings import Settings
+from ddlp.server import openapi, problems
 from ddlp.server.attempts import Attempts
 from ddlp.server.board import Board
 from ddlp.server.broker import Broker
 from ddlp.server.context import Context
-from ddlp.server.database import Database, migrate, words_of
+from ddlp.server.database import Database, migrate
 from ddlp.server.demo import Demo
 from ddlp.server.dispatcher import Dispatcher
 from ddlp.server.keys import Keyring
@@ -47,8 +44,6 @@ from ddlp.server.scanner import Scanner
 from ddlp.server.security import Guard
 
 VERSION = "0.1.0"
-
-log = logging.getLogger(__name__)
 
 
 def create_api(context: Context) -> FastAPI:
@@ -85,9 +80,8 @@ def create_api(context: Context) -> FastAPI:
         app.include_router(routes.router, prefix="/api/v1")
     app.include_router(health.router)
     app.include_router(metrics.router)
-    app.add_exception_handler(DdlpError, _report)
-    app.add_exception_handler(RequestValidationError, _report_invalid)
-    app.add_exception_handler(SQLAlchemyError, _report_database)
+    problems.install(app)
+    openapi.install(app)
     app.add_middleware(Guard, settings=context.settings, keyring=context.keyring)
     return app
 
@@ -129,24 +123,3 @@ def close_context(context: Context) -> None:
     own = context.settings.cpu_store_address.folder
     if context.settings.cpu_store is None and own is not None:
         shutil.rmtree(own, ignore_errors=True)
-
-
-async def _report(_: Request, error: Exception) -> JSONResponse:
-    status = error.status if isinstance(error, DdlpError) else 500
-    return JSONResponse({"detail": str(error)}, status_code=status)
-
-
-async def _report_database(_: Request, error: Exception) -> JSONResponse:
-    """The database did not do it: whoever asked is told so, the log is told what was asked."""
-    log.error("a request met an error of the database", exc_info=error)
-    words = f"the database did not do it ({words_of(error)}); try again in a moment"
-    return JSONResponse({"detail": words}, Unavailable.status)
-
-
-async def _report_invalid(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    lines = []
-    for problem in error.errors():
-        where = ".".join(str(part) for part in problem["loc"] if part != "body") or "the body"
-        lines.append(f"{where}: {problem['msg'].removeprefix('Value error, ')}")
-    return JSONResponse({"detail": "; ".join(lines)}, status_code=422)
