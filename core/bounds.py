@@ -3,10 +3,10 @@
 from typing import Any, ClassVar
 
 from pydantic import BaseModel, GetCoreSchemaHandler
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, core_schema
 
-LEAST, MOST = -(2**63), 2**63 - 1
-"""What every database keeps as a whole number."""
+BEYOND = 2**63
+"""The first whole number that a database does not keep."""
 
 _NO_SCHEMA = frozenset({"metadata", "serialization", "default"})
 
@@ -22,10 +22,22 @@ def _visit(node: Any, handler: GetCoreSchemaHandler, strict: bool, seen: set[str
             seen.add(node["schema_ref"])
             _visit(handler.resolve_ref_schema(node), handler, strict, seen)
         return
+    if node.get("type") == "function-before" and node["function"]["function"] is _whole:
+        return
     _limit(node, strict)
+    if node.get("type") == "int" and strict:
+        inner = dict(node)
+        node.clear()
+        node.update(core_schema.no_info_before_validator_function(_whole, inner))
+        return
     for name, part in node.items():
         if name not in _NO_SCHEMA:
             _visit(part, handler, strict, seen)
+
+
+def _whole(value: object) -> object:
+    """JSON knows one kind of number: 8.0 is 8."""
+    return int(value) if type(value) is float and value.is_integer() else value
 
 
 def _limit(node: dict[str, Any], strict: bool) -> None:
@@ -33,10 +45,10 @@ def _limit(node: dict[str, Any], strict: bool) -> None:
     if kind in ("int", "float", "bool") and strict:
         node["strict"] = True
     if kind in ("int", "float"):
-        if "gt" not in node:
-            node.setdefault("ge", LEAST)
-        if "lt" not in node:
-            node.setdefault("le", MOST)
+        if "ge" not in node:
+            node.setdefault("gt", -BEYOND)
+        if "le" not in node:
+            node.setdefault("lt", BEYOND)
 
 
 class Bounded(BaseModel):

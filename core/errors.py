@@ -4,6 +4,7 @@ DdlpError
 ├── InvalidInput        the caller's value cannot be used              422, exit 2
 │   ├── NotAllowed      it lies outside what the operator allowed      403, exit 7
 │   ├── Malformed       the request cannot be understood               400
+│   ├── WrongMethod     what is there does not do that                 405
 │   ├── Unsupported     the request's form is not taken                415
 │   ├── TooLarge        the request is larger than what is taken       413
 │   │   └── HeadTooLarge  its address and headers are                  431
@@ -56,6 +57,13 @@ class NotAllowed(InvalidInput):
     status = 403
     kind = "not-allowed"
     exit_code = ExitCode.DENIED
+
+
+class WrongMethod(InvalidInput):
+    """There is something at the address, but it cannot be asked to do that."""
+
+    status = 405
+    kind = "wrong-method"
 
 
 class Unsupported(InvalidInput):
@@ -186,6 +194,7 @@ def from_status(status: int, message: str) -> DdlpError:
         401: KeyRefused,
         403: NotAllowed,
         404: NotFound,
+        405: WrongMethod,
         408: TooSlow,
         409: Conflict,
         413: TooLarge,

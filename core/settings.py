@@ -31,6 +31,11 @@ class Settings(BaseSettings):
     port: int = Field(
         8000, ge=0, le=65535, description="Port the server listens on; 0 takes a free one."
     )
+    serve_hosts: Annotated[list[str], NoDecode] = Field(
+        [],
+        description="Hosts, separated by commas, at which devices may serve their stores; where "
+        "left out, the address from which a device registers, and the name of its host.",
+    )
     max_body_bytes: int = Field(
         1 << 20,
         ge=1 << 12,
@@ -319,7 +324,7 @@ class Settings(BaseSettings):
             raise ValueError("write http://HOST:PORT")
         return value
 
-    @field_validator("allowed_hosts", mode="before")
+    @field_validator("allowed_hosts", "serve_hosts", mode="before")
     @classmethod
     def _split_commas(cls, value: object) -> object:
         return [part for part in value.split(",") if part] if isinstance(value, str) else value
@@ -343,7 +348,12 @@ class Settings(BaseSettings):
 
     def as_environment(self) -> dict[str, str]:
         """The variables that make another process read these settings."""
-        marks = {"allowed_hosts": ",", "dataset_roots": ":", "dataset_map": ":"}
+        marks = {
+            "allowed_hosts": ",",
+            "serve_hosts": ",",
+            "dataset_roots": ":",
+            "dataset_map": ":",
+        }
         values = {name: getattr(self, name) for name in type(self).model_fields}
         values["dataset_map"] = [f"{theirs}={ours}" for theirs, ours in self.dataset_map.items()]
         values["key"] = self.key and self.key.get_secret_value()

@@ -1,12 +1,47 @@
 """Addresses that are shown to people, or given where a path is meant."""
 
+import ipaddress
 import os
 import re
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from ddlp.core.errors import InvalidInput
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)(/+)(.*)", re.DOTALL)
+
+
+_HOST = r"(?:\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?)"
+SERVED = rf"^https?://{_HOST}(?::[0-9]{{1,5}})?(?:/[A-Za-z0-9._~/-]*)?$"
+"""The address of a served store: http or https, a host, and nothing that could mean more."""
+
+_NUMBER = re.compile(r"(?:0[xX][0-9A-Fa-f]*|[0-9]+)")
+_METADATA = frozenset({"metadata", "metadata.google.internal", "instance-data"})
+_OWN_SECRETS = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.100.200")))
+"""What clouds call the host that tells a machine its own secrets."""
+
+
+def check_served(url: str) -> str:
+    """The address of a store, unless it leads to what a store cannot be."""
+    host = (urlsplit(url).hostname or "").rstrip(".")
+    if host in _METADATA or (_NUMBER.fullmatch(host.rpartition(".")[2]) and not _is_address(host)):
+        raise ValueError(f"{host} is not a host that serves a store")
+    if _is_address(host):
+        found = ipaddress.ip_address(host)
+        mapped = getattr(found, "ipv4_mapped", None) or found
+        if mapped.is_link_local or mapped.is_multicast or mapped.is_unspecified:
+            raise ValueError(f"{host} is not the address of a host that serves a store")
+        if mapped in _OWN_SECRETS:
+            raise ValueError(f"{host} is where a cloud tells a machine its own secrets")
+    return url
+
+
+def _is_address(host: str) -> bool:
+    try:
+        ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    return True
 
 
 def without_password(url: str) -> str:

@@ -1,23 +1,20 @@
 """The API as an application: routes, their errors, and the parts that live as long as it does."""
 
-import logging
 import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
-from sqlalchemy.exc import SQLAlchemyError
+from fastapi import FastAPI
 
-from ddlp.core.errors import DdlpError, InvalidInput
+from ddlp.core.errors import InvalidInput
 from ddlp.core.queue import check_broker
 from ddlp.core.settings import Settings
+from ddlp.server import openapi, problems
 from ddlp.server.attempts import Attempts
 from ddlp.server.board import Board
 from ddlp.server.broker import Broker
 from ddlp.server.context import Context
-from ddlp.server.database import AWAY, Database, away
+from ddlp.server.database import Database
 from ddlp.server.demo import Demo
 from ddlp.server.dispatcher import Dispatcher
 from ddlp.server.keys import Keyring
@@ -49,8 +46,6 @@ from ddlp.server.scanner import Scanner
 from ddlp.server.security import Guard
 
 VERSION = "0.1.0"
-
-log = logging.getLogger(__name__)
 
 
 def create_api(context: Context) -> FastAPI:
@@ -87,9 +82,8 @@ def create_api(context: Context) -> FastAPI:
         app.include_router(routes.router, prefix="/api/v1")
     app.include_router(health.router)
     app.include_router(metrics.router)
-    app.add_exception_handler(DdlpError, _report)
-    app.add_exception_handler(RequestValidationError, _report_invalid)
-    app.add_exception_handler(SQLAlchemyError, _report_database)
+    problems.install(app)
+    openapi.install(app)
     app.add_middleware(Guard, settings=context.settings, keyring=context.keyring)
     return app
 
@@ -143,24 +137,3 @@ def close_context(context: Context) -> None:
         shutil.rmtree(own, ignore_errors=True)
     context.ownership.stop()
     context.database.close()
-
-
-async def _report(_: Request, error: Exception) -> JSONResponse:
-    status = error.status if isinstance(error, DdlpError) else 500
-    return JSONResponse({"detail": str(error)}, status_code=status)
-
-
-async def _report_database(request: Request, error: Exception) -> JSONResponse:
-    """The database failed: the caller gets a sentence, the log what is not merely its absence."""
-    if not isinstance(error, AWAY):
-        log.error("a request met an error of the database", exc_info=error)
-    return await _report(request, away(error))
-
-
-async def _report_invalid(_: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, RequestValidationError)
-    lines = []
-    for problem in error.errors():
-        where = ".".join(str(part) for part in problem["loc"] if part != "body") or "the body"
-        lines.append(f"{where}: {problem['msg'].removeprefix('Value error, ')}")
-    return JSONResponse({"detail": "; ".join(lines)}, status_code=422)

@@ -168,7 +168,7 @@ def allowed_path(folders: AllowedFolders, uri: str) -> Path:
     """The real path of a dataset, if it lies below an allowed folder."""
     path = roots.resolved(uri)
     if not folders.hold(path):
-        raise folders.refusal(path)
+        raise folders.refusal(uri)  # not where a link leads to
     try:
         there = path.exists()
     except OSError as error:

@@ -53,7 +53,7 @@ def allowed(settings: Settings, folders: AllowedFolders, into: str) -> Path:
     """A folder, there or not, below an allowed one, or one of the server's own."""
     folder = roots.resolved(into)
     if not any(folder.is_relative_to(root) for root in (*folders.roots, own_root(settings))):
-        raise folders.refusal(folder)
+        raise folders.refusal(into)  # not where a link leads to
     return folder
 
 

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
-from ddlp.core.bounds import MOST
+from ddlp.core.bounds import BEYOND
 
 _LONGEST = 255
 _EPOCHS = 2**31 - 1
@@ -17,11 +17,11 @@ RunRefs = Annotated[
     Query(min_length=2, max_length=32, description="Names or ids; the first is the base."),
 ]
 EpochNumber = Annotated[int, Path(ge=0, le=_EPOCHS, description="Number of an epoch, from 0.")]
-SampleNumber = Annotated[int, Path(ge=0, le=MOST, description="Number of a sample, from 0.")]
+SampleNumber = Annotated[int, Path(ge=0, lt=BEYOND, description="Number of a sample, from 0.")]
 Before = Annotated[
-    int | None, Query(ge=0, le=MOST, description="Only entries with an id below this one.")
+    int | None, Query(ge=0, lt=BEYOND, description="Only entries with an id below this one.")
 ]
 Offset = Annotated[int, Query(ge=0, le=2**62, description="Entries to leave out at the start.")]
 Limit = Annotated[int, Query(ge=1, le=1000, description="Entries to return at most.")]
-Seed = Annotated[int, Query(ge=0, le=MOST)]
+Seed = Annotated[int, Query(ge=0, lt=BEYOND)]
 Epoch = Annotated[int, Query(ge=0, le=_EPOCHS)]

@@ -62,11 +62,19 @@ def drawn_images(settings: Settings) -> Path:
 
 
 def resolved(text: str) -> Path:
-    """The real path that a text names, whether something is there or not."""
+    """The real path that a text names, whether something is there or not.
+
+    Nothing that is said of it depends on who has a home here, or on what lies elsewhere.
+    """
     refuse_address(text)
+    if text.startswith("~") and text.partition("/")[0] != "~":
+        raise InvalidInput(f"{text!r} is not a full path; begin with / as on the server")
     try:
-        return Path(text).expanduser().resolve()
-    except (OSError, RuntimeError, ValueError) as error:
+        path = Path(text).expanduser()
+        return path.resolve()
+    except RuntimeError:  # links in a circle
+        return Path(os.path.abspath(text))
+    except (OSError, ValueError) as error:
         raise InvalidInput(f"{text!r} is not a path: {error}") from error
 
 

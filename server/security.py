@@ -9,7 +9,7 @@ from urllib.parse import quote, urlsplit
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request, cookie_parser
-from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.responses import RedirectResponse, Response
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Asgi
 
@@ -24,13 +24,15 @@ from ddlp.core.errors import (
 )
 from ddlp.core.settings import LOOPBACK, Settings
 from ddlp.core.types import Scope
-from ddlp.server import bodies
+from ddlp.server import bodies, problems
 from ddlp.server.identity import Identity, acting_as
 from ddlp.server.keys import Keyring
 
 COOKIE = "ddlp_key"
 
 _READING = frozenset({"GET", "HEAD", "OPTIONS"})
+CHANGING = frozenset({"POST", "DELETE"})
+"""What routes take that change something; there are none for PUT and its like."""
 _EVERYWHERE = frozenset({"0.0.0.0", "::"})
 _OPEN = frozenset({"/healthz", "/readyz", "/signin", "/api/v1/session"})
 _KEYS = ("/keys", "/api/v1/keys")
@@ -56,6 +58,19 @@ _WORK = frozenset(
 )
 """What workers and trainers POST: resource, parts that follow it, and the last of them."""
 
+_ONCE = frozenset(
+    {
+        b"authorization",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"origin",
+        b"sec-fetch-site",
+        b"transfer-encoding",
+    }
+)
+"""Headers that decide who asks, for whom, and what."""
+
 Headers = dict[str, str]
 
 
@@ -78,9 +93,10 @@ class Guard:
             name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]
         }
         try:
+            _check_once(scope["headers"])
             self._check_host(headers)
             _check_address(scope)
-            if scope["method"] not in _READING:
+            if scope["method"] in CHANGING:
                 _check_change(scope["method"], headers)
             identity = await self._identify(headers, address_of(scope))
             self._check_scope(scope, identity)
@@ -187,6 +203,14 @@ def check_listen(settings: Settings) -> None:
         )
 
 
+def _check_once(headers: list[tuple[bytes, bytes]]) -> None:
+    """Refuse what can be read in two ways: a proxy might have looked at the other one."""
+    names = [name for name, _ in headers if name in _ONCE]
+    if len(names) > len(set(names)):
+        twice = next(name for name in names if names.count(name) > 1).decode()
+        raise Malformed(f"the header {twice.title()} is sent more than once; send it once")
+
+
 def _check_address(scope: Asgi) -> None:
     """Refuse a sign that no name has, and that no database keeps."""
     if "\0" in scope["path"] or b"%00" in scope["query_string"]:
@@ -227,8 +251,7 @@ def _refusal(scope: Asgi, headers: Headers, error: DdlpError) -> Response:
         query = scope["query_string"].decode("latin-1")
         wanted = scope["path"] + (f"?{query}" if query else "")
         return RedirectResponse(f"/signin?next={quote(wanted, safe='/')}", status_code=303)
-    challenge = {"WWW-Authenticate": "Bearer"} if error.status == 401 else None
-    return JSONResponse({"detail": str(error)}, status_code=error.status, headers=challenge)
+    return problems.answer(error)
 
 
 def _site(origin: str) -> str | None:

@@ -1,14 +1,13 @@
 """The whole application: the API with its pages, and what a browser may load."""
 
 from fastapi import FastAPI, Request
-from fastapi.responses import HTMLResponse, JSONResponse, Response
+from fastapi.responses import HTMLResponse, Response
 from starlette.datastructures import MutableHeaders
-from starlette.exceptions import HTTPException
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.staticfiles import StaticFiles
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ddlp.core.errors import DdlpError
+from ddlp.server import problems
 from ddlp.server.app import create_api
 from ddlp.server.context import Context
 from ddlp.web import (
@@ -51,28 +50,19 @@ def create_app(context: Context) -> FastAPI:
     ):
         app.include_router(routes.router)
     app.mount("/static", StaticFiles(directory=STATIC), name="static")
-    app.add_exception_handler(DdlpError, _explain)
-    app.add_exception_handler(HTTPException, _explain)
-    app.add_exception_handler(Exception, _explain)
+    for kind in problems.TOLD:
+        app.add_exception_handler(kind, _explain)
     app.add_middleware(_Headers)
     app.add_middleware(_Compressed)
     return app
 
 
 async def _explain(request: Request, error: Exception) -> Response:
-    """Errors as a page for people, as JSON for programs."""
-    if isinstance(error, HTTPException):
-        status, message = error.status_code, str(error.detail)
-    elif isinstance(error, DdlpError):
-        status, message = error.status, str(error)
-    else:  # it is in the log as well
-        status = 500
-        message = (
-            f"the server met an error that it did not expect ({type(error).__name__}); its log "
-            "says more"
-        )
+    """Errors as a page for people, as problem details for programs."""
     if request.url.path.startswith("/api/") or "text/html" not in request.headers.get("accept", ""):
-        return JSONResponse({"detail": message}, status_code=status)
+        return await problems.tell(request, error)
+    told = problems.error_of(request, error)
+    status, message = told.status, str(told)
     page: HTMLResponse = templates.TemplateResponse(
         request, "error.html", {"status": status, "message": message}, status_code=status
     )

@@ -7,7 +7,7 @@ from pydantic import Field
 from ddlp.core.messages.base import Message
 
 CpuWindow = Annotated[int, Field(ge=1, le=100_000)]
-StoreBytes = Annotated[int, Field(ge=1 << 20, le=1 << 60)]
+StoreBytes = Annotated[int, Field(ge=1 << 20, lt=1 << 60)]
 
 CPU_WINDOW = "Batches of the CPU prong that may lie unconsumed (1 to 100,000)"
 CPU_BYTES = "Bytes of the CPU prong that may lie unconsumed (at least 1 MiB)"

@@ -2,9 +2,9 @@
 
 import uuid
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from ddlp.core.energy import EnergyReading, PowerModel
 from ddlp.core.messages.base import Message, Name
@@ -19,6 +19,7 @@ from ddlp.core.types import (
     Prong,
     Provenance,
 )
+from ddlp.core.urls import SERVED, check_served
 
 
 class RoomInfo(Message):
@@ -41,8 +42,11 @@ class DeviceRegister(Message):
     incarnation: uuid.UUID = Field(description="New at every start: tells a restart from a repeat.")
     engine: str = Field(max_length=64)
     store: str = Field(max_length=4096, description="Where it writes: file:///… or s3://…")
-    serves: str | None = Field(
-        None, max_length=4096, description="Address at which it serves its store, as http://…"
+    serves: Annotated[str, AfterValidator(check_served)] | None = Field(
+        None,
+        max_length=4096,
+        pattern=SERVED,
+        description="Address at which it serves its store, as http://HOST:PORT.",
     )
     store_key: str | None = Field(
         None, max_length=128, description="What tokens for single batches are made from."

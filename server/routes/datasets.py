@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from sqlalchemy.orm import Session
 from starlette.concurrency import run_in_threadpool
 
@@ -31,6 +31,7 @@ from ddlp.server import (
     packings,
     pictures,
     pipelines,
+    problems,
     quarantine,
     statistics,
     versions,
@@ -71,7 +72,14 @@ KeepRuns = Annotated[
 Every = Annotated[
     bool, Query(alias="all", description="Also earlier versions, which are kept for their runs.")
 ]
-Samples = Annotated[str, Query(max_length=2000, description="Sample numbers, separated by commas.")]
+Samples = Annotated[
+    str,
+    Query(
+        max_length=2000,
+        pattern=r"^[0-9]{1,18}(,[0-9]{1,18})*$",
+        description="Sample numbers, separated by commas.",
+    ),
+]
 ClassName = Annotated[
     str | None, Query(alias="class", max_length=4096, description="Of this class only.")
 ]
@@ -223,7 +231,7 @@ def thumbnail(sample: SampleNumber, row: VersionDep, placeholder: Placeholder = 
     except NotFound as error:  # trying again soon would cost as much and give as little
         if placeholder:
             return Response(pictures.PLACEHOLDER, media_type="image/svg+xml", headers=_KEEP)
-        return JSONResponse({"detail": str(error)}, error.status, headers=_KEEP)
+        return problems.answer(error, headers=_KEEP)
     return Response(picture, media_type="image/jpeg", headers=_KEEP)
 
 

@@ -1,12 +1,13 @@
 """Devices."""
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from starlette.concurrency import run_in_threadpool
 
 from ddlp.core.messages import DeviceInfo, DeviceRegister, Heartbeat, Orders, QueueKey
-from ddlp.server import device_figures, devices
+from ddlp.server import device_figures, devices, served_hosts
 from ddlp.server.context import Context, ContextDep, done
 from ddlp.server.parameters import Named
+from ddlp.server.security import address_of
 
 router = APIRouter(prefix="/devices", tags=["devices"])
 
@@ -32,8 +33,9 @@ async def read_all(context: Context) -> list[DeviceInfo]:
 
 
 @router.post("", status_code=201)
-async def register(body: DeviceRegister, context: ContextDep) -> None:
+async def register(body: DeviceRegister, request: Request, context: ContextDep) -> None:
     """Offer a device; from now on it is given work."""
+    served_hosts.check(context.settings, body, address_of(request.scope))
     await done(context.dispatcher.call(lambda board, s, now: devices.register(board, s, body, now)))
 
 

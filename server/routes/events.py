@@ -7,13 +7,13 @@ from contextlib import aclosing
 from dataclasses import asdict
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse, StreamingResponse
+from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from ddlp.core.errors import NotFound, Unavailable
 from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.types import RunState
-from ddlp.server import identity, snapshot
+from ddlp.server import identity, problems, snapshot
 from ddlp.server.context import Context, ContextDep, done, find_run
 from ddlp.server.models import Run
 from ddlp.server.parameters import RunRef
@@ -78,7 +78,7 @@ class Stream(StreamingResponse):
         """Send them, or refuse to; nothing comes between the look at the number and its change."""
         if self._context.streams >= MAX_STREAMS:
             words = f"{MAX_STREAMS} live pages are open already; close one"
-            await JSONResponse({"detail": words}, Unavailable.status)(scope, receive, send)
+            await problems.answer(Unavailable(words))(scope, receive, send)
             return
         self._context.streams += 1
         try:

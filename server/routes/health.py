@@ -17,7 +17,7 @@ def healthz() -> dict[str, str]:
     return {"status": "ok"}
 
 
-@router.get("/readyz")
+@router.get("/readyz", responses={503: {"model": dict[str, str], "description": "Not ready."}})
 def readyz(context: ContextDep, response: Response) -> dict[str, str]:
     """Database, broker and dispatcher work; 503 names the one that does not."""
     checks = {

@@ -10,20 +10,14 @@ from ddlp.server.context import ContextDep, SessionDep
 
 router = APIRouter(prefix="/runs", tags=["runs"])
 
-_BODY = {
-    "requestBody": {
-        "content": {"application/json": {"schema": {"$ref": "#/components/schemas/RunCreate"}}}
-    }
-}
 
-
-@router.post("/forecast", openapi_extra=_BODY)
+@router.post("/forecast")
 def forecast(
     body: Annotated[dict[str, Any], Body()], session: SessionDep, context: ContextDep
 ) -> RunForecast:
     """What this run would come to on the devices that live now: rates, times, joules, room.
 
-    Nothing is made. What stands in its way comes back as a list by field, never as an error, so
-    that a form can show it.
+    The body has the fields of `POST /runs`, and any of them may be missing or wrong: what stands
+    in its way comes back as a list by field, never as an error. Nothing is made.
     """
     return outlooks.forecast(session, context.settings, body, context.dispatcher.now())

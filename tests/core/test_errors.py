@@ -24,6 +24,7 @@ TREE = below(DdlpError)
         (403, errors.NotAllowed),
         (404, errors.NotFound),
         (409, errors.Conflict),
+        (405, errors.WrongMethod),
         (408, errors.TooSlow),
         (413, errors.TooLarge),
         (415, errors.Unsupported),

@@ -49,6 +49,7 @@ FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
     ("home", "/var/lib/ddlp", Path("/var/lib/ddlp")),
     ("host", "0.0.0.0", "0.0.0.0"),
     ("port", "9000", 9000),
+    ("serve_hosts", "csd1,10.0.0.5", ["csd1", "10.0.0.5"]),
     ("max_body_bytes", "4096", 4096),
     ("max_connections", "100", 100),
     ("request_timeout_s", "5", 5.0),

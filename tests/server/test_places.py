@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from ddlp.server import places
+from ddlp.core.errors import InvalidInput, NotAllowed
+from ddlp.core.settings import Settings
+from ddlp.server import datasets, pack_folders, places
 from ddlp.server.roots import AllowedFolders
 from tests.conftest import make_images
 
@@ -111,3 +113,35 @@ def test_a_folder_that_may_not_be_read_is_no_crash(folders: AllowedFolders, root
     if os.geteuid():  # whoever is root may read everything
         assert found.problem is not None
         assert "cannot be read" in found.problem
+
+
+def test_who_has_a_home_on_the_server_is_not_told(folders: AllowedFolders) -> None:
+    told = {
+        (places.look(folders, f"~{user}/x").problem or "").replace(user, "USER")
+        for user in ("root", "daemon", "nobody-of-this-name")
+    }
+    assert len(told) == 1
+    assert "full path" in told.pop()
+
+
+def test_registering_tells_nothing_of_what_lies_outside(
+    folders: AllowedFolders, root: Path, tmp_path: Path
+) -> None:
+    outside = tmp_path / "secret"
+    (outside / "circle").symlink_to(outside / "circle")
+    (outside / "to-etc").symlink_to("/etc")
+    (root / "to-circle").symlink_to(outside / "circle")
+    (root / "to-nothing").symlink_to(outside / "nothing")
+    asked = [
+        *(outside / name for name in ("inside", "nothing", "circle", "to-etc", "circle/x")),
+        *(root / name for name in ("way-out", "way-out/inside", "way-out/nothing", "to-nothing")),
+    ]
+    for path in asked:
+        with pytest.raises(NotAllowed) as refusal:
+            datasets.allowed_path(folders, str(path))
+        assert str(refusal.value) == str(folders.refusal(str(path)))
+    with pytest.raises(InvalidInput):
+        datasets.allowed_path(folders, "~root/x")
+    with pytest.raises(NotAllowed) as refusal:
+        pack_folders.allowed(Settings(home=tmp_path / "home"), folders, str(root / "way-out"))
+    assert "secret" not in str(refusal.value)
