@@ -188,6 +188,16 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Hours for which figures of minutes are kept; totals stay with their run.",
     )
+    keep_run_details_d: float = Field(
+        90.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Days after the end of a run for which its batches and its timeline are kept; "
+        "certificates, bad samples and totals stay with it.",
+    )
+    keep_audit_d: float = Field(
+        365.0, gt=0, allow_inf_nan=False, description="Days for which the audit is kept."
+    )
     keep_answers_h: float = Field(
         24.0,
         gt=0,

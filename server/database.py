@@ -10,7 +10,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import (
     ArgumentError,
@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 import ddlp.migrations
 from ddlp.core.errors import InvalidInput, Unavailable
+from ddlp.server.models import Base
 
 AWAY = (OperationalError, InterfaceError, PoolTimeout)
 """What is raised when the database is not there, or takes nothing now."""
@@ -144,6 +145,8 @@ def migrate(engine: Engine) -> None:
     config = alembic_config(engine)
     current = _revision(engine)
     script = ScriptDirectory.from_config(config)
+    if current is None:
+        _check_empty(engine)
     if current is not None:
         try:
             script.get_revision(current)
@@ -154,6 +157,18 @@ def migrate(engine: Engine) -> None:
             ) from error
     if current != script.get_current_head():
         command.upgrade(config, "head")
+
+
+def _check_empty(engine: Engine) -> None:
+    """Refuse tables of ours that do not say of which version they are."""
+    found = set(inspect(engine).get_table_names()) & set(Base.metadata.tables)
+    if found:
+        where = engine.url.render_as_string(hide_password=True)
+        raise InvalidInput(
+            f"the database at {where} has tables ({', '.join(sorted(found)[:3])}, …) but does not "
+            "say of which version: alembic_version is missing or empty. Restore it from a backup, "
+            "or use an empty database with another DDLP_HOME or DDLP_DATABASE_URL"
+        )
 
 
 def _revision(engine: Engine) -> str | None:
