@@ -327,21 +327,6 @@ class Settings(BaseSettings):
         }
 
     @property
-    def shown_key(self) -> str:
-        """The key to show to the server; empty where there is none."""
-        if self.key is not None or self.key_file is None:
-            return "" if self.key is None else self.key.get_secret_value()
-        try:
-            return self.key_file.read_text().strip()
-        except FileNotFoundError:
-            return ""
-        except (OSError, ValueError) as error:
-            raise InvalidInput(
-                f"DDLP_KEY_FILE={self.key_file} cannot be read ({error}); let this user read it, "
-                "or set DDLP_KEY"
-            ) from error
-
-    @property
     def server_url(self) -> str:
         """Where the server is reached."""
         # Who listens everywhere is reached on loopback too.

@@ -25,6 +25,7 @@ from sqlalchemy.orm import Session, sessionmaker
 
 import ddlp.migrations
 from ddlp.core.errors import InvalidInput, Unavailable
+from ddlp.core.private import make_private_file
 from ddlp.server.models import Base
 
 AWAY = (OperationalError, InterfaceError, PoolTimeout)
@@ -84,10 +85,18 @@ def connect(url: str) -> Engine:
             "postgresql://USER:PASSWORD@HOST/NAME"
         ) from error
     if engine.dialect.name == "sqlite":
-        if engine.url.database:
-            Path(engine.url.database).parent.mkdir(parents=True, exist_ok=True)
+        _make_file(engine.url.database)
         event.listen(engine, "connect", _prepare_sqlite)
     return engine
+
+
+def _make_file(name: str | None) -> None:
+    """SQLite gives its further files the mode of the database: only this user can read them."""
+    if name and name != ":memory:" and not name.startswith("file:"):
+        Path(name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for file in (name, f"{name}-wal", f"{name}-shm"):
+            if file == name or Path(file).exists():
+                make_private_file(Path(file))
 
 
 def _note_write(connection: Connection, _: object, statement: str, *__: object) -> None:
