@@ -11,6 +11,7 @@ from typing import Self
 
 from ddlp.cli.output import fail
 from ddlp.core.errors import Unavailable
+from ddlp.core.private import make_private_file
 from ddlp.core.process import die_with_parent
 
 _REST_S = 1.0
@@ -28,6 +29,7 @@ class Child:
         logs.mkdir(parents=True, exist_ok=True)
         self.name = name
         self.log = logs / f"{name}.log"
+        make_private_file(self.log)
         self._command = command
         self._environment = environment
         self._started_at = 0.0

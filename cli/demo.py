@@ -8,7 +8,7 @@ from typing import Any
 
 from ddlp.cli.scan import follow_scan
 from ddlp.cli.serve import PortTaken
-from ddlp.cli.up import Stack, csd_words, make_home, stay, stop_on_term
+from ddlp.cli.up import Stack, csd_words, prepare_home, stay, stop_on_term
 from ddlp.cli.verify import verify_run
 from ddlp.core.client import Client
 from ddlp.core.demo import BATCH_SIZE, CPU_WINDOW, CSD_STORE_BYTES, IMAGES, PIPELINE, SEED
@@ -23,7 +23,7 @@ def run_demo(settings: Settings, epochs: int, strategy: str, oneshot: bool) -> N
     """Run it and print what it came to; stays for the page unless it is to end by itself."""
     stop_on_term()
     home = settings.home.absolute() / "demo"
-    make_home(home)
+    prepare_home(home)
     print(f"1/4  drawing {IMAGES} images of {len(CLASSES)} shapes …", flush=True)
     folder = make_dataset(home / "shapes", IMAGES)
     print("2/4  starting server, broker, CPU workers and an emulated CSD …", flush=True)

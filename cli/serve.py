@@ -7,6 +7,7 @@ import uvicorn
 from ddlp.cli.own_key import keep_key_file
 from ddlp.core import logs
 from ddlp.core.errors import Unavailable
+from ddlp.core.private import make_home
 from ddlp.core.settings import Settings
 from ddlp.server.app import open_context
 from ddlp.server.connections import bounded_protocol
@@ -31,6 +32,7 @@ def run_server(settings: Settings, *, checked: bool = False) -> None:
     check_listen(settings)
     if not checked:
         check_settings(settings)
+    make_home(settings.home)
     listener = listen(settings.host, settings.port)
     here = settings.model_copy(update={"url": None, "port": listener.getsockname()[1]})
     context = open_context(here)

@@ -17,6 +17,7 @@ from ddlp.cli.serve import listen
 from ddlp.core.client import Client
 from ddlp.core.errors import Conflict, InvalidInput, Unavailable
 from ddlp.core.home_lock import lock_text, read_lock
+from ddlp.core.private import make_home
 from ddlp.core.queue import check_broker
 from ddlp.core.settings import Settings
 from ddlp.server.roots import check_settings
@@ -89,7 +90,7 @@ class Stack:
 
     def _start(self) -> None:
         home = self.settings.home.absolute()
-        make_home(home)
+        prepare_home(home)
         self._lock = _take_lock(home)
         self._choose_port()
         self._start_broker(home)
@@ -199,10 +200,10 @@ def csd_words(settings: Settings) -> str:
     return f"{devices} decoded batches to {settings.csd_store_address.url}"
 
 
-def make_home(home: Path) -> None:
-    """Make the home folder where there is none."""
+def prepare_home(home: Path) -> None:
+    """Make the home folder where there is none, and close it to other users."""
     try:
-        home.mkdir(parents=True, exist_ok=True)
+        make_home(home)
     except OSError as error:
         raise _unusable(home, error) from error
 

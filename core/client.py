@@ -12,7 +12,7 @@ from urllib.parse import SplitResult, quote, urlsplit
 
 from ddlp.core.errors import DdlpError, InvalidInput, Unavailable, from_status
 from ddlp.core.messages import Message
-from ddlp.core.settings import load_settings
+from ddlp.core.settings import Settings, load_settings
 
 _DROPPED = (ConnectionError, http.client.HTTPException, TimeoutError, OSError)
 
@@ -186,8 +186,23 @@ class _Whole:
         return found
 
 
+def shown_key(settings: Settings) -> str:
+    """The key to show to the server, of DDLP_KEY or DDLP_KEY_FILE; empty without either."""
+    if settings.key is not None or settings.key_file is None:
+        return "" if settings.key is None else settings.key.get_secret_value()
+    try:
+        return settings.key_file.read_text().strip()
+    except FileNotFoundError:
+        return ""
+    except (OSError, ValueError) as error:
+        raise InvalidInput(
+            f"DDLP_KEY_FILE={settings.key_file} cannot be read ({error}); let this user read it, "
+            "or set DDLP_KEY"
+        ) from error
+
+
 def _own_key() -> str:
-    return load_settings().shown_key
+    return shown_key(load_settings())
 
 
 def _key_header(key: str) -> dict[str, str]:

@@ -71,12 +71,12 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One record as a line; what it holds of further lines is indented."""
-        message = record.getMessage().replace("\n", "\n    ")
+        message = _printable(record.getMessage()).replace("\n", "\n    ")
         found = " ".join(f"{name}={value}" for name, value in _known(record).items())
         line = f"{_time(record)} {record.levelname} {record.name}: {message}"
-        line += f" [{found}]" if found else ""
+        line += _printable(f" [{found}]").replace("\n", " ") if found else ""
         exception = _exception(self, record)
-        return f"{line}\n{exception}" if exception else line
+        return f"{line}\n{_printable(exception)}" if exception else line
 
 
 class JsonFormatter(logging.Formatter):
@@ -95,6 +95,13 @@ class JsonFormatter(logging.Formatter):
         if exception:
             line["exception"] = exception
         return json.dumps(line, default=str)
+
+
+def _printable(text: str) -> str:
+    """The same with what a terminal would obey written out as an escape; line ends stay."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in "\n\t" else ascii(c)[1:-1] for c in text)
 
 
 def _time(record: logging.LogRecord) -> str:

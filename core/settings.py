@@ -225,6 +225,16 @@ class Settings(BaseSettings):
         allow_inf_nan=False,
         description="Hours for which figures of minutes are kept; totals stay with their run.",
     )
+    keep_run_details_d: float = Field(
+        90.0,
+        gt=0,
+        allow_inf_nan=False,
+        description="Days after the end of a run for which its batches and its timeline are kept; "
+        "certificates, bad samples and totals stay with it.",
+    )
+    keep_audit_d: float = Field(
+        365.0, gt=0, allow_inf_nan=False, description="Days for which the audit is kept."
+    )
     keep_answers_h: float = Field(
         24.0,
         gt=0,
@@ -364,21 +374,6 @@ class Settings(BaseSettings):
             for name, value in values.items()
             if value is not None
         }
-
-    @property
-    def shown_key(self) -> str:
-        """The key to show to the server; empty where there is none."""
-        if self.key is not None or self.key_file is None:
-            return "" if self.key is None else self.key.get_secret_value()
-        try:
-            return self.key_file.read_text().strip()
-        except FileNotFoundError:
-            return ""
-        except (OSError, ValueError) as error:
-            raise InvalidInput(
-                f"DDLP_KEY_FILE={self.key_file} cannot be read ({error}); let this user read it, "
-                "or set DDLP_KEY"
-            ) from error
 
     @property
     def server_url(self) -> str:

@@ -10,7 +10,7 @@ from alembic.config import Config
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, create_engine, event, text
+from sqlalchemy import Connection, Engine, create_engine, event, inspect, text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import (
     ArgumentError,
@@ -26,6 +26,8 @@ from sqlalchemy.orm import Session, sessionmaker
 
 import ddlp.migrations
 from ddlp.core.errors import InvalidInput, Unavailable
+from ddlp.core.private import make_private_file
+from ddlp.server.models import Base
 
 AWAY = (OperationalError, InterfaceError, PoolTimeout)
 """What is raised when the database is not there, or takes nothing now."""
@@ -84,10 +86,18 @@ def connect(url: str) -> Engine:
             "postgresql://USER:PASSWORD@HOST/NAME"
         ) from error
     if engine.dialect.name == "sqlite":
-        if engine.url.database:
-            Path(engine.url.database).parent.mkdir(parents=True, exist_ok=True)
+        _make_file(engine.url.database)
         event.listen(engine, "connect", _prepare_sqlite)
     return engine
+
+
+def _make_file(name: str | None) -> None:
+    """SQLite gives its further files the mode of the database: only this user can read them."""
+    if name and name != ":memory:" and not name.startswith("file:"):
+        Path(name).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        for file in (name, f"{name}-wal", f"{name}-shm"):
+            if file == name or Path(file).exists():
+                make_private_file(Path(file))
 
 
 def _note_write(connection: Connection, _: object, statement: str, *__: object) -> None:
@@ -151,6 +161,8 @@ def migrate(engine: Engine) -> None:
     config = alembic_config(engine)
     current = _revision(engine)
     script = ScriptDirectory.from_config(config)
+    if current is None:
+        _check_empty(engine)
     if current is not None:
         try:
             script.get_revision(current)
@@ -161,6 +173,18 @@ def migrate(engine: Engine) -> None:
             ) from error
     if current != script.get_current_head():
         command.upgrade(config, "head")
+
+
+def _check_empty(engine: Engine) -> None:
+    """Refuse tables of ours that do not say of which version they are."""
+    found = set(inspect(engine).get_table_names()) & set(Base.metadata.tables)
+    if found:
+        where = engine.url.render_as_string(hide_password=True)
+        raise InvalidInput(
+            f"the database at {where} has tables ({', '.join(sorted(found)[:3])}, …) but does not "
+            "say of which version: alembic_version is missing or empty. Restore it from a backup, "
+            "or use an empty database with another DDLP_HOME or DDLP_DATABASE_URL"
+        )
 
 
 def _revision(engine: Engine) -> str | None:

@@ -10,7 +10,7 @@ from typing import Any
 from sqlalchemy import Insert, Integer, cast, delete, func, or_, select, update
 from sqlalchemy.orm import Session
 
-from ddlp.core.errors import NotFound
+from ddlp.core.errors import Conflict, NotFound
 from ddlp.core.lifecycle import TERMINAL, check_change
 from ddlp.core.plan import Segment
 from ddlp.core.schedule import Batch, Changes, EpochSchedule, Pace
@@ -119,6 +119,12 @@ def load_epoch(session: Session, run: Run, number: int) -> EpochSchedule:
     row = session.get(Epoch, (run.id, number))
     if row is None:
         raise NotFound(f"run {run.name} has not opened epoch {number}")
+    removed_at = run.details_removed_at
+    if removed_at is not None and row.ended_at is not None and row.ended_at <= removed_at:
+        raise Conflict(
+            f"run {run.name} cannot go back to epoch {number}: its batches were removed "
+            "(DDLP_KEEP_RUN_DETAILS_D); load the state into a new run instead"
+        )
     return _load_epoch(session, run, row)
 
 

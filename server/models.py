@@ -167,6 +167,8 @@ class Run(Base):
     created_at: Mapped[float] = mapped_column(index=True)
     started_at: Mapped[float | None]
     ended_at: Mapped[float | None]
+    details_removed_at: Mapped[float | None]
+    """When its batches and its timeline were removed: `server/retention.py`."""
 
 
 class Epoch(Base):

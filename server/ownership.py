@@ -31,6 +31,8 @@ _PERIOD_S = 2.0
 _PATIENCE_S = 5.0
 """A server that was killed may hold its lock a little longer than it lives."""
 _RETRY_S = 0.1
+_SILENT_S = 10.0
+"""A renewal that has not come back for so long counts as one that failed."""
 
 log = logging.getLogger(__name__)
 
@@ -64,6 +66,7 @@ class Ownership(threading.Thread):
         self._lock = lock
         self._stopping = threading.Event()
         self._refusal: str | None = None
+        self._written_at = time.monotonic()
         self.owner = owner
         self.lost: OwnershipLost | None = None
         self.when_lost: Callable[[], object] = lambda: None
@@ -108,7 +111,7 @@ class Ownership(threading.Thread):
         try:
             if self._lock.take() and self._lock.connection is not None:
                 self._write(self._lock.connection)
-                self._refusal = None
+                self._refusal, self._written_at = None, time.monotonic()
             else:
                 # The lock was lost with its connection; what counts is who owns the row.
                 self._refusal = "its lock is held by another process"
@@ -124,7 +127,12 @@ class Ownership(threading.Thread):
     @property
     def refusal(self) -> str | None:
         """Why this server cannot write, as of its last renewal; None where it can."""
-        return str(self.lost) if self.lost is not None else self._refusal
+        if self.lost is not None:
+            return str(self.lost)
+        silent_s = time.monotonic() - self._written_at
+        if self._refusal is None and silent_s > _SILENT_S:
+            return f"it has taken no write for {silent_s:.0f} s"
+        return self._refusal
 
     def _write(self, connection: Connection) -> None:
         mine = ServerOwner.id == _ROW, ServerOwner.epoch == self.owner.epoch

@@ -306,6 +306,7 @@ def _info(
         created_at=run.created_at,
         started_at=run.started_at,
         ended_at=run.ended_at,
+        details_removed_at=run.details_removed_at,
     )
 
 

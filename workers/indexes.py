@@ -1,6 +1,7 @@
 """Finds the index of a dataset: the server's own file where it is seen, else a copy of it."""
 
 import hashlib
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,7 +31,7 @@ class Indexes:
 
         The version does not tell a dataset from its packed form, the server's path does.
         """
-        if not self._folders and theirs.exists():
+        if not self._folders and os.access(theirs, os.R_OK):
             return theirs
         moves = sorted(f"{there}={here}" for there, here in self._folders.items())
         name = hashlib.sha256("\n".join([str(theirs), version, *moves]).encode()).hexdigest()

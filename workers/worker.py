@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 from billiard.process import current_process
@@ -19,6 +20,7 @@ from ddlp.core import logs
 from ddlp.core.errors import InvalidInput
 from ddlp.core.meters.remote import sample_host
 from ddlp.core.meters.single import Sampling
+from ddlp.core.private import close_to_others, make_home
 from ddlp.core.process import die_with_parent
 from ddlp.core.queue import PACK, TASK, check_broker, create_celery
 from ddlp.core.seal import Seal
@@ -40,10 +42,23 @@ def run_worker(settings: Settings, device: WorkerDevice) -> None:
     if settings.redis_url is None:
         raise InvalidInput("DDLP_REDIS_URL is not set; name the broker, or use: ddlp up")
     check_broker(settings.redis_url)
+    _close_stores(settings)
     try:
         _serve(settings, settings.redis_url, device.started())
     finally:
         device.driver.stop()
+
+
+def _close_stores(settings: Settings) -> None:
+    """Close to other users what nobody has named: a home and a store of an earlier version."""
+    named = settings.cpu_store, settings.csd_store
+    stores = settings.cpu_store_address.folder, settings.csd_store_address.folder
+    found = [store for name, store in zip(named, stores, strict=True) if name is None]
+    with suppress(OSError):  # it may need none
+        make_home(settings.home)
+    for folder in found:
+        if folder is not None and folder.is_dir():
+            close_to_others(folder)
 
 
 def _serve(settings: Settings, redis_url: str, device: WorkerDevice) -> None:

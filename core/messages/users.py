@@ -341,6 +341,9 @@ class RunInfo(Message):
     created_at: float
     started_at: float | None
     ended_at: float | None
+    details_removed_at: float | None = Field(
+        None, description="When its batches and its timeline were removed, for their age."
+    )
 
 
 class BadSampleInfo(Message):

@@ -36,6 +36,7 @@ from ddlp.core.direct import DirectFiles, PageMemory
 from ddlp.core.errors import NoRoom, Refused
 from ddlp.core.filesystem import direct_refusal, filesystem_at, other_writers
 from ddlp.core.maps import OUTLIVES_LOSS, MappedFile, Maps
+from ddlp.core.private import make_private_folder
 from ddlp.core.store.address import FILE, StoreAddress
 from ddlp.core.store.base import Fill, Room, StoredBatch
 from ddlp.core.store.names import RUN_PREFIX, batch_name, parse_run, run_folder
@@ -75,6 +76,8 @@ class FolderStore:
         making = folder / "making" / f"{batch.token}-{uuid.uuid4().hex}"
         name = batch_name(batch.run, batch.epoch, batch.index, batch.token)
         try:
+            if not self.root.exists():
+                make_private_folder(self.root)
             making.parent.mkdir(parents=True, exist_ok=True)
             (folder / "free").mkdir(exist_ok=True)
             made = self._make(making, batch, tensors, fill)

@@ -136,6 +136,12 @@ class Readers:
             return Choice(
                 ReadPath.HTTP, f"{fed.host} serves it, and this host sees no file"
             ), served
+        if _is_closed(fed):
+            raise Unavailable(
+                f"{fed.location} lies in a folder of another user, which this one may not enter; "
+                "run the worker and this process as one user, make the worker's store folder with "
+                "a mode that lets this user read, or set DDLP_SERVE_STORE for that worker"
+            )
         if self._would_see(fed):
             raise MissingBatch(f"{fed.location} is gone")
         raise Unavailable(
@@ -146,10 +152,15 @@ class Readers:
 
     def _sees(self, fed: FedBatch) -> bool:
         """Whether the file is here. That its folder is says little: hosts may use the same path."""
-        return _file(fed).exists()
+        try:
+            return _file(fed).exists()
+        except PermissionError:
+            return False
 
     def _would_see(self, fed: FedBatch) -> bool:
         """Whether a file that is not here is gone, rather than on another host."""
+        if _is_closed(fed):
+            return False
         return fed.host in ("", self._host) or _file(fed).parent.is_dir()
 
     def _choose_local(self, path: Path) -> Choice:
@@ -211,6 +222,17 @@ def _why_direct(refusal: Refusal | None) -> str:
 
 def _no_gds(refusal: str) -> Unavailable:
     return Unavailable(f"GPUDirect Storage is required and cannot be had: {refusal}")
+
+
+def _is_closed(fed: FedBatch) -> bool:
+    """Whether its folder may not be entered by this user."""
+    try:
+        _file(fed).stat()
+    except PermissionError:
+        return True
+    except OSError:
+        return False
+    return False
 
 
 def _file(fed: FedBatch) -> Path:

@@ -1,4 +1,4 @@
-"""What was answered to a request that makes something is kept, by its Idempotency-Key."""
+"""Answers are kept by their Idempotency-Key; runs say when their details were removed."""
 
 from collections.abc import Sequence
 
@@ -21,8 +21,12 @@ def upgrade() -> None:
         sa.Column("at", sa.Double(), nullable=False),
     )
     op.create_index("ix_kept_answers_at", "kept_answers", ["at"])
+    with op.batch_alter_table("runs") as changed:
+        changed.add_column(sa.Column("details_removed_at", sa.Double(), nullable=True))
 
 
 def downgrade() -> None:
     """Go back; a request that is repeated is refused or makes another thing then."""
+    with op.batch_alter_table("runs") as changed:
+        changed.drop_column("details_removed_at")
     op.drop_table("kept_answers")

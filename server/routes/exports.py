@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import StreamingResponse
 
+from ddlp.core.errors import Conflict
 from ddlp.core.tables import Form
 from ddlp.server import exports
 from ddlp.server.context import ContextDep, find_run
@@ -34,6 +35,11 @@ async def export(
 ) -> StreamingResponse:
     """Batches, figures over time, epochs, bad samples or reads of a run as a file."""
     run = await find_run(context, ref)
+    if what is What.BATCHES and run.details_removed_at is not None:
+        raise Conflict(
+            f"the batches of run {run.name} were removed (DDLP_KEEP_RUN_DETAILS_D); its "
+            "certificates and totals are kept"
+        )
     table = exports.table(context.database, Export(run.id, what, period))
     name = exports.file_name(run.name, what, form)
     return StreamingResponse(

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from ddlp.cli.own_key import keep_key_file
+from ddlp.core.client import shown_key
 from ddlp.core.errors import InvalidInput
 from ddlp.core.settings import Settings
 from ddlp.core.types import Scope
@@ -25,13 +26,13 @@ def database(tmp_path: Path) -> Iterator[Database]:
 def test_it_is_made_once_and_kept(database: Database, tmp_path: Path) -> None:
     file = tmp_path / "work-key"
     keep_key_file(database, file)
-    made = Settings(key_file=file).shown_key
+    made = shown_key(Settings(key_file=file))
     assert file.stat().st_mode & 0o777 == 0o600
     with database.session() as session:
         assert keys.is_good(session, made)
         assert [key.scope for key in keys.list_all(session)] == [Scope.WORK]
     keep_key_file(database, file)
-    assert Settings(key_file=file).shown_key == made
+    assert shown_key(Settings(key_file=file)) == made
 
 
 def test_one_that_is_good_no_longer_is_replaced(database: Database, tmp_path: Path) -> None:
@@ -50,9 +51,9 @@ def test_one_that_is_good_no_longer_is_replaced(database: Database, tmp_path: Pa
 
 def test_the_key_itself_comes_before_its_file(tmp_path: Path) -> None:
     file = tmp_path / "key"
-    assert Settings(key_file=file).shown_key == ""
+    assert shown_key(Settings(key_file=file)) == ""
     file.write_text("ddlp_x\n")
-    assert Settings(key_file=file).shown_key == "ddlp_x"
-    assert Settings(key_file=file, key="ddlp_y").shown_key == "ddlp_y"
+    assert shown_key(Settings(key_file=file)) == "ddlp_x"
+    assert shown_key(Settings(key_file=file, key="ddlp_y")) == "ddlp_y"
     with pytest.raises(InvalidInput, match="DDLP_KEY_FILE"):
-        _ = Settings(key_file=tmp_path).shown_key
+        shown_key(Settings(key_file=tmp_path))

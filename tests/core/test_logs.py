@@ -67,6 +67,19 @@ def test_a_message_cannot_pass_for_another_line(text: io.StringIO) -> None:
     assert second.startswith("    ")
 
 
+def test_nothing_reaches_a_terminal_that_it_would_obey(text: io.StringIO) -> None:
+    with about(device="x\x1b]0;title\x07"):
+        log.warning("a name \x1b[2J\x9b31m \x00\r\u202e zwölf\ttab")
+    try:
+        raise ValueError("seven\x1b[0m")
+    except ValueError:
+        log.exception("it broke")
+    said = text.getvalue()
+    assert all(c.isprintable() or c in "\n\t" for c in said)
+    assert r"a name \x1b[2J\x9b31m \x00\r\u202e zwölf" in said
+    assert r"ValueError: seven\x1b[0m" in said
+
+
 def test_an_object_a_line_holds_just_what_is_known(objects: io.StringIO) -> None:
     with about(run="r50", epoch=2, batch=0, device="csd0"):
         log.error("zwölf\nlines")

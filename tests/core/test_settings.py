@@ -87,6 +87,8 @@ FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
     ("keep_seconds_h", "0.5", 0.5),
     ("keep_ten_seconds_h", "24", 24.0),
     ("keep_minutes_h", "100", 100.0),
+    ("keep_run_details_d", "7", 7.0),
+    ("keep_audit_d", "30", 30.0),
     ("keep_answers_h", "2", 2.0),
     ("log_format", "json", "json"),
     ("csd_nvme", "/dev/nvme1", Path("/dev/nvme1")),

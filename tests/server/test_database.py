@@ -11,6 +11,7 @@ from sqlalchemy import Engine, inspect, text
 from ddlp.core.errors import InvalidInput, Unavailable
 from ddlp.server.database import Database, alembic_config, connect, migrate
 from ddlp.server.models import Base
+from ddlp.server.ownership import migrate_beside
 
 
 def test_migrations_make_what_the_models_describe(engine: Engine) -> None:
@@ -39,6 +40,18 @@ def test_a_database_of_a_newer_version_is_left_alone(engine: Engine) -> None:
         connection.execute(text("update alembic_version set version_num = '9999'"))
     with pytest.raises(InvalidInput, match=r"newer version of DDLP \(revision 9999\)"):
         migrate(engine)
+
+
+def test_tables_without_a_version_are_refused_with_what_to_do(engine: Engine) -> None:
+    migrate(engine)
+    with engine.begin() as connection:
+        connection.execute(text("drop table alembic_version"))
+    with pytest.raises(InvalidInput, match=r"has tables \(.*does not say of which version"):
+        migrate(engine)
+    database = Database(engine.url.render_as_string(hide_password=False))
+    with pytest.raises(InvalidInput, match="Restore it from a backup"):
+        migrate_beside(database)
+    database.close()
 
 
 def test_a_database_that_cannot_be_reached_is_said_to_be() -> None:

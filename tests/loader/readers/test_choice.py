@@ -1,8 +1,10 @@
 """Each batch is read by the best path there is; which one, and why, is said once and counted."""
 
 import logging
+import os
 import socket
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -84,6 +86,32 @@ def test_a_filesystem_without_direct_reads_is_mapped(
 @pytest.mark.parametrize("reader", ["mmap", "direct"])
 def test_a_path_that_is_asked_for_is_taken(tmp_path: Path, reader: Any) -> None:
     assert way(take(tmp_path, ReadOptions(reader=reader))) == (reader, "asked for")
+
+
+@contextmanager
+def another_user(folder: Path) -> Iterator[None]:
+    """This process as somebody who may not enter a folder, whoever runs it."""
+    if os.geteuid():
+        folder.chmod(0)
+        yield
+        folder.chmod(0o700)
+        return
+    os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(0)
+
+
+def test_a_store_of_another_user_is_not_taken_for_gone(tmp_path: Path) -> None:
+    readers, batch = Readers(ReadOptions(), Buffers()), batch_id()
+    given = fed(batch, write(FolderStore(tmp_path / "store"), batch, 9))
+    with another_user(tmp_path / "store"):
+        with pytest.raises(Unavailable, match="a folder of another user"):
+            readers.read(given, batch)
+        assert not readers.is_gone(given)
+    readers.read(given, batch)
+    readers.close()
 
 
 def test_what_is_not_seen_here_is_fetched_from_its_host(tmp_path: Path) -> None:
