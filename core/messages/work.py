@@ -10,7 +10,7 @@ from ddlp.core.energy import EnergyReading, PowerModel
 from ddlp.core.messages.base import Message, Name
 from ddlp.core.mishap import Mishap
 from ddlp.core.plan import RunPlan
-from ddlp.core.schedule.reports import Grant
+from ddlp.core.schedule.reports import Death, Grant
 from ddlp.core.stages import StageTimes
 from ddlp.core.types import (
     BadPolicy,
@@ -192,6 +192,7 @@ class Claim(Message):
 
 class Granted(Message):
     """A lease that a process may start on, as it stands now."""
+    death: Death | None = Field(None, description="How that one died, where somebody saw it.")
 
     lease: Lease
     lasts_s: float = Field(description="After this many seconds it is given to someone else.")
