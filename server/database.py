@@ -12,7 +12,14 @@ from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from sqlalchemy import Engine, create_engine, event, text
 from sqlalchemy.dialects import postgresql, sqlite
-from sqlalchemy.exc import ArgumentError, DatabaseError, IntegrityError
+from sqlalchemy.exc import (
+    ArgumentError,
+    DatabaseError,
+    DataError,
+    DBAPIError,
+    IntegrityError,
+    TimeoutError,
+)
 from sqlalchemy.orm import Session, sessionmaker
 
 import ddlp.migrations
@@ -87,6 +94,16 @@ def refers_to_nothing(error: IntegrityError) -> bool:
     state = getattr(error.orig, "sqlstate", None)
     name = getattr(error.orig, "sqlite_errorname", None)
     return state == "23503" or name == "SQLITE_CONSTRAINT_FOREIGNKEY"
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether the database works, and does not take a value that it was given."""
+    return isinstance(error, DataError | IntegrityError | OverflowError)
+
+
+def is_down(error: Exception) -> bool:
+    """Whether the database itself fails."""
+    return isinstance(error, DBAPIError | TimeoutError) and not is_refusal(error)
 
 
 def alembic_config(engine: Engine) -> Config:

@@ -112,12 +112,8 @@ def _commit(board: Board, run: ActiveRun, device: LiveDevice, commit: Commit, no
     key = lease.epoch, lease.index, lease.token
     try:
         news = run.schedule.commit(*key, made, now)
-    except Refused:
-        samples = sum(stop - start for start, stop in lease.places)
-        run.schedule.learn(device.name, commit.seconds, samples)
-        raise
     except InvalidInput as error:
-        run.schedule.fail(*key, Failed(str(error), permanent=True), now)
+        run.schedule.fail(*key, Failed(str(error), device=device.name), now)
         with about(run=run.name, epoch=lease.epoch, batch=lease.index, device=device.name):
             log.warning("a batch was reported that cannot be so: %s", error)
         raise Refused(str(error)) from error
