@@ -15,7 +15,7 @@ from ddlp.core.types import Provenance
 class PowerModel(Bounded):
     """What a device is declared to draw; every figure made from it is `modelled`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     active_w: float | None = Field(
         ge=0, le=10_000, description="Watts one busy slot adds; null where nobody has said."
@@ -43,11 +43,11 @@ class EnergyReading(Bounded):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    joules: float | None = Field(ge=0, description="Null where it is not known.")
+    joules: float | None = Field(ge=0, le=1e15, description="Null where it is not known.")
     provenance: Provenance
     method: str = Field(max_length=400, description="How the figure was obtained, in words.")
     period_s: float | None = Field(
-        None, ge=0, description="Seconds that the figure covers, where they are known."
+        None, ge=0, le=1e10, description="Seconds that the figure covers, where they are known."
     )
 
     @model_validator(mode="after")

@@ -13,11 +13,11 @@ REASON_LENGTH = 2000
 class Mishap:
     """A sample that could not be used; without a substitute it was left out of its batch."""
 
-    sample: Annotated[int, Field(ge=0)]
+    sample: Annotated[int, Field(ge=0, lt=2**63)]
     name: Annotated[str, Field(max_length=NAME_LENGTH)]
     """Its file, or its place in one."""
     reason: Annotated[str, Field(max_length=REASON_LENGTH)]
-    substitute: Annotated[int, Field(ge=0)] | None = None
+    substitute: Annotated[int, Field(ge=0, lt=2**63)] | None = None
 
     @property
     def action(self) -> str:

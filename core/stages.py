@@ -4,10 +4,15 @@ import resource
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Annotated
+
+from pydantic import Field
 
 from ddlp.core.types import Prong, Spending, Stage
 
 _FADING = 0.9
+Timed = Annotated[float, Field(ge=0, le=1e8, allow_inf_nan=False)]
+Sized = Annotated[int, Field(ge=0, lt=2**63)]
 _RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
 
 
@@ -15,13 +20,13 @@ _RSS_UNIT_BYTES = 1 if sys.platform == "darwin" else 1024
 class StageTimes:
     """What a worker says of a batch beside how long it took in all."""
 
-    fetch_s: float = 0.0
-    decode_s: float = 0.0
-    transform_s: float = 0.0
-    write_s: float = 0.0
-    fetched_bytes: int = 0
+    fetch_s: Timed = 0.0
+    decode_s: Timed = 0.0
+    transform_s: Timed = 0.0
+    write_s: Timed = 0.0
+    fetched_bytes: Sized = 0
     """Encoded bytes that were read."""
-    peak_bytes: int = 0
+    peak_bytes: Sized = 0
     """The most memory that the process has had so far."""
 
     @property

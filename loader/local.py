@@ -407,7 +407,7 @@ class LocalFeed:
             if self._closed.is_set():
                 return
             worker.close()
-            self._schedule.device_gone(worker.name, worker.prong)
+            self._schedule.device_gone(worker.name, worker.prong, death=worker.death)
             if not self._schedule.doom:
                 hello = worker.hello
                 self._start(worker.prong, worker.name, hello.store, hello.speed)

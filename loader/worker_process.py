@@ -8,6 +8,7 @@ from contextlib import suppress
 
 from ddlp.core.local_worker import Hello, Report
 from ddlp.core.messages import Lease
+from ddlp.core.schedule import UNKNOWN, Death
 from ddlp.core.types import Prong
 
 
@@ -48,6 +49,11 @@ class WorkerProcess:
         """Queue one more lease with the child."""
         self.outstanding += 1
         self._write(lease.model_dump_json())
+
+    @property
+    def death(self) -> Death:
+        """How the child ended; one that was ended here died of nothing that it did."""
+        return UNKNOWN if self.killed else Death(self._process.poll())
 
     def kill(self) -> None:
         """End the child at once."""

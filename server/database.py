@@ -15,6 +15,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import (
     ArgumentError,
     DatabaseError,
+    DataError,
     DBAPIError,
     IntegrityError,
     InterfaceError,
@@ -140,6 +141,16 @@ def refers_to_nothing(error: IntegrityError) -> bool:
     state = getattr(error.orig, "sqlstate", None)
     name = getattr(error.orig, "sqlite_errorname", None)
     return state == "23503" or name == "SQLITE_CONSTRAINT_FOREIGNKEY"
+
+
+def is_refusal(error: Exception) -> bool:
+    """Whether the database works, and does not take a value that it was given."""
+    return isinstance(error, DataError | IntegrityError | OverflowError)
+
+
+def is_down(error: Exception) -> bool:
+    """Whether the database itself fails."""
+    return isinstance(error, DBAPIError | PoolTimeout) and not is_refusal(error)
 
 
 def alembic_config(engine: Engine) -> Config:

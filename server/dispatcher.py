@@ -10,9 +10,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from concurrent.futures import Future, InvalidStateError
-from contextlib import suppress
-from dataclasses import dataclass, field
+from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
@@ -26,8 +24,8 @@ from ddlp.core.schedule import Grant
 from ddlp.core.types import EpochState, Prong, RunState
 from ddlp.server import files, identity, ledger, reconciler, retention, rollups, serving, sessions
 from ddlp.server.board import ActiveRun, Board
-from ddlp.server.database import Database, away
-from ddlp.server.identity import Identity
+from ddlp.server.calls import Action, BadCallError, Call, refusal, settle
+from ddlp.server.database import Database, away, is_down
 from ddlp.server.models import Run
 from ddlp.server.ownership import OwnershipLost
 from ddlp.server.remainder import samples_left
@@ -40,28 +38,7 @@ _TOKENS = 1000
 
 log = logging.getLogger(__name__)
 
-Action = Callable[[Board, Session, float], Any]
 Send = Callable[[Prong, list[Lease]], None]
-
-
-@dataclass
-class _Call:
-    """An action and who waits for it; a deferred one is answered later unless it fails."""
-
-    action: Action
-    answer: "Future[Any]"
-    deferred: bool = False
-    asked_by: Identity | None = field(default_factory=identity.current)
-    """Whose key is behind it: known where the call is made, needed in the thread."""
-
-
-class _BadCallError(Exception):
-    """An action failed in a way that nobody foresaw."""
-
-    def __init__(self, call: _Call, error: Exception) -> None:
-        super().__init__(repr(error))
-        self.call = call
-        self.error = error
 
 
 def steady_clock(now: float) -> Callable[[], float]:
@@ -86,9 +63,11 @@ class Dispatcher:
         # Leases are timed by the database: two servers, one after the other, share its clock.
         self._clock = clock or steady_clock(database.now())
         self._reconciled_at = 0.0
-        self._calls: queue.Queue[_Call | None] = queue.Queue()
+        self._calls: queue.Queue[Call | None] = queue.Queue()
         self._hungry: list[Hungry] = []
-        self._again: list[_Call] = []
+        self._again: list[Call] = []
+        self._alone = 0
+        """How many of these are done one by one."""
         self._clear: list[Callable[[], None]] = []
         """What can be removed from the stores once the group is written."""
         self._stopping = threading.Event()
@@ -119,7 +98,7 @@ class Dispatcher:
     def call(self, action: Action) -> "Future[Any]":
         """Run an action on the board; the answer comes when its effects are in the database."""
         answer: Future[Any] = Future()
-        self._calls.put(_Call(action, answer))
+        self._calls.put(Call(action, answer))
         return answer
 
     def feed(self, run_id: uuid.UUID, request: FeedRequest) -> "Future[Fed]":
@@ -133,7 +112,7 @@ class Dispatcher:
                 self._change(session, run, RunState.RUNNING, now)
             self._hungry.append(Hungry(run_id, request, now + request.wait_s, answer, now))
 
-        self._calls.put(_Call(enter, answer, deferred=True))
+        self._calls.put(Call(enter, answer, deferred=True))
         return answer
 
     def change_state(self, run_id: uuid.UUID, wanted: RunState) -> "Future[None]":
@@ -150,29 +129,44 @@ class Dispatcher:
             hungry = list(self._hungry)
             try:
                 resolve = self._group(calls)
-            except _BadCallError as bad:
+            except BadCallError as bad:
                 # Nothing was written. The one is told; the others are done again without it.
-                log.error("a request could not be handled", exc_info=bad.error)
-                _settle(bad.call.answer, DdlpError(f"internal error: {bad.error!r}"))
-                self._again = [call for call in calls if call is not bad.call]
-                self._hungry = hungry
+                self._refuse(bad.answer, bad.error)
+                self._again = [call for call in calls if call.answer is not bad.answer]
+                self._hungry = [one for one in hungry if one.answer is not bad.answer]
                 self._reload()
             except OwnershipLost as lost:
-                self._refuse(calls, lost)
+                self._refuse_all(calls, lost)
                 return
             except Exception as error:  # the border of the thread: report to all who wait, go on
-                log.exception("a group could not be written; reading the board again")
-                self._give_up(calls, error)
+                if len(calls) > 1 and not is_down(error):
+                    # One of them cannot be written: each is done again alone, to find it.
+                    log.warning("a group of %d requests failed (%r)", len(calls), error)
+                    self._again, self._alone = calls, len(calls)
+                    self._hungry = hungry
+                    self._reload()
+                elif calls and not is_down(error):
+                    self._refuse(calls[0].answer, error)
+                    self._hungry = [one for one in hungry if one.answer is not calls[0].answer]
+                    self._reload()
+                else:
+                    log.exception("a group could not be written; reading the board again")
+                    self._give_up(calls, error)
             else:
                 for action in self._board.written:
                     action()
                 self._board.written = []
                 for answer, result in resolve:
-                    _settle(answer, result)
+                    settle(answer, result)
                 for clear in self._clear:
                     clear()
                 self._clear = []
         self._save_counts()
+
+    def _refuse(self, answer: "Future[Any]", error: Exception) -> None:
+        """Tell the one whose request the schedule or the database cannot take."""
+        log.error("a request could not be handled", exc_info=error)
+        settle(answer, refusal(error))
 
     def _save_counts(self) -> None:
         """What was counted in the last second before the end."""
@@ -185,9 +179,13 @@ class Dispatcher:
         except (SQLAlchemyError, OwnershipLost) as error:
             log.warning("the last second's figures are lost: %s", error)
 
-    def _gather(self) -> list[_Call]:
+    def _gather(self) -> list[Call]:
         """What has arrived, after a short wait for the first."""
-        calls: list[_Call | None] = [*self._again]
+        if self._alone:
+            self._alone -= 1
+            first, *self._again = self._again
+            return [first]
+        calls: list[Call | None] = [*self._again]
         self._again = []
         try:
             calls.append(self._calls.get(timeout=0 if calls else _TICK_S))
@@ -197,7 +195,7 @@ class Dispatcher:
             pass
         return [call for call in calls if call is not None]
 
-    def _group(self, calls: list[_Call]) -> list[tuple["Future[Any]", Any]]:
+    def _group(self, calls: list[Call]) -> list[tuple["Future[Any]", Any]]:
         now = self._clock()
         with self._database.session() as session:
             resolve = [found for call in calls if (found := self._apply(call, session, now))]
@@ -208,16 +206,17 @@ class Dispatcher:
             self._send(prong, group)
         return resolve
 
-    def _apply(self, call: _Call, session: Session, now: float) -> tuple["Future[Any]", Any] | None:
+    def _apply(self, call: Call, session: Session, now: float) -> tuple["Future[Any]", Any] | None:
         try:
             with identity.acting_as(call.asked_by):
                 result = call.action(self._board, session, now)
+                session.flush()  # what the database does not take is known to be this call's
         except DdlpError as error:
             return call.answer, error
-        except SQLAlchemyError:
-            raise
         except Exception as error:
-            raise _BadCallError(call, error) from error
+            if is_down(error):
+                raise
+            raise BadCallError(call.answer, error) from error
         return None if call.deferred else (call.answer, result)
 
     def _serve(self, now: float) -> list[tuple["Future[Any]", Any]]:
@@ -232,6 +231,8 @@ class Dispatcher:
             except DdlpError as error:
                 served.append((hungry.answer, error))
                 continue
+            except Exception as error:
+                raise BadCallError(hungry.answer, error) from error
             if fed.batches or fed.done or now >= hungry.until:
                 hungry.look(now, {})
                 blamed = fed.model_copy(update={"blame_s": hungry.blame_s})
@@ -328,21 +329,21 @@ class Dispatcher:
                 ledger.save_pace(session, session.get_one(Run, run.id), device, member, now)
                 run.paces_saved[device] = batches
 
-    def _refuse(self, calls: list[_Call], lost: OwnershipLost) -> None:
+    def _refuse_all(self, calls: list[Call], lost: OwnershipLost) -> None:
         """Nothing more can be written: tell everyone who asks, until the server ends."""
         while True:
             for answer in [*(c.answer for c in calls), *(h.answer for h in self._hungry)]:
-                _settle(answer, lost)
+                settle(answer, lost)
             self._hungry = []
             if self._stopping.is_set():
                 return
             calls = self._gather()
 
-    def _give_up(self, calls: list[_Call], error: Exception) -> None:
+    def _give_up(self, calls: list[Call], error: Exception) -> None:
         """Nothing was written: tell everyone, and read the board back when that works."""
         failure = away(error)
         for answer in [*(c.answer for c in calls), *(h.answer for h in self._hungry)]:
-            _settle(answer, failure)
+            settle(answer, failure)
         self._hungry = []
         self._reload()
 
@@ -388,12 +389,3 @@ def _messages(run: ActiveRun, granted: list[Grant]) -> list[tuple[Prong, list[Le
         size = run.schedule.message_leases(prong)
         found += [(prong, leases[at : at + size]) for at in range(0, len(leases), size)]
     return found
-
-
-def _settle(answer: "Future[Any]", result: Any) -> None:
-    """Answer, unless whoever asked has gone meanwhile."""
-    with suppress(InvalidStateError):
-        if isinstance(result, Exception):
-            answer.set_exception(result)
-        else:
-            answer.set_result(result)

@@ -17,7 +17,7 @@ from ddlp.core.messages import (
     Reported,
     Reports,
 )
-from ddlp.core.schedule import Batch, Failed, Holder, Made
+from ddlp.core.schedule import UNKNOWN, Batch, Failed, Holder, Made
 from ddlp.core.store import batch_name
 from ddlp.core.types import DeviceKind, Domain
 from ddlp.server.board import ActiveRun, Board, LiveDevice
@@ -31,8 +31,9 @@ log = logging.getLogger(__name__)
 def claim(board: Board, body: Claim, now: float) -> Claimed:
     """A process starts on the leases of a message, and learns what became of earlier attempts."""
     if body.dead is not None:
+        death = UNKNOWN if body.death is None else body.death
         for run in board.runs.values():
-            run.schedule.process_died(Holder(body.device, body.dead))
+            run.schedule.process_died(Holder(body.device, body.dead), death)
     granted: list[Granted] = []
     denied: list[Denied] = []
     for lease in body.leases:
@@ -59,8 +60,7 @@ def _claim(board: Board, body: Claim, lease: Lease, now: float) -> Granted:
         _check_held(run, lease, body)
     deadline = run.schedule.claim(*key, Holder(body.device, body.process), now)
     batch = run.schedule.in_hand(*key)
-    losses = batch.losses + batch.kills
-    return Granted(lease=lease.model_copy(update={"losses": losses}), lasts_s=deadline - now)
+    return Granted(lease=lease.model_copy(update={"losses": batch.lost}), lasts_s=deadline - now)
 
 
 def _check_held(run: ActiveRun, lease: Lease, body: Claim) -> None:
@@ -112,12 +112,8 @@ def _commit(board: Board, run: ActiveRun, device: LiveDevice, commit: Commit, no
     key = lease.epoch, lease.index, lease.token
     try:
         news = run.schedule.commit(*key, made, now)
-    except Refused:
-        samples = sum(stop - start for start, stop in lease.places)
-        run.schedule.learn(device.name, commit.seconds, samples)
-        raise
     except InvalidInput as error:
-        run.schedule.fail(*key, Failed(str(error), permanent=True), now)
+        run.schedule.fail(*key, Failed(str(error), device=device.name), now)
         with about(run=run.name, epoch=lease.epoch, batch=lease.index, device=device.name):
             log.warning("a batch was reported that cannot be so: %s", error)
         raise Refused(str(error)) from error

@@ -33,6 +33,7 @@ from ddlp.core.process import is_alive
 from ddlp.core.produce import Producer
 from ddlp.core.schedule import Made
 from ddlp.core.store import open_store
+from ddlp.workers.deaths import Deaths
 from ddlp.workers.device import WorkerDevice
 from ddlp.workers.indexes import Indexes
 from ddlp.workers.reporter import Reporter
@@ -53,8 +54,9 @@ log = logging.getLogger(__name__)
 class Bench:
     """One worker process's place of work: its connections and the runs it has at hand."""
 
-    def __init__(self, device: WorkerDevice, url: str) -> None:
+    def __init__(self, device: WorkerDevice, url: str, deaths: Deaths | None = None) -> None:
         self._device = device
+        self._deaths = deaths or Deaths()
         self._client = Client(url)
         self._indexes = Indexes(self._client, device.cache, device.dataset_map)
         self._store = open_store(device.store, device.options)
@@ -92,7 +94,13 @@ class Bench:
         self._reporter.settle(timeout_s)
 
     def _claim(self, leases: list[Lease], dead: int | None = None) -> list[Granted]:
-        claim = Claim(device=self._device.name, process=os.getpid(), leases=leases, dead=dead)
+        claim = Claim(
+            device=self._device.name,
+            process=os.getpid(),
+            leases=leases,
+            dead=dead,
+            death=None if dead is None else self._deaths.of(dead),
+        )
         claimed = Claimed.model_validate(self._client.post("/leases/claim", claim))
         orphans: dict[int, list[Lease]] = {}
         for entry in claimed.denied:

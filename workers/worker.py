@@ -27,6 +27,7 @@ from ddlp.core.seal import Seal
 from ddlp.core.settings import Settings
 from ddlp.core.types import DeviceKind
 from ddlp.workers.csd.usage import Usage
+from ddlp.workers.deaths import Deaths
 from ddlp.workers.device import Presence, WorkerDevice, wait_for_key
 from ddlp.workers.intake import Intake
 from ddlp.workers.packing import Ending, PackBench
@@ -65,7 +66,8 @@ def _serve(settings: Settings, redis_url: str, device: WorkerDevice) -> None:
     seal = Seal(wait_for_key(settings.server_url))
     celery = create_celery(redis_url, seal)
     usage = Usage(device.slots, device.driver.describe().cores)
-    benches = _add_task(celery, device, settings.server_url, usage)
+    deaths = Deaths()
+    benches = _add_task(celery, lambda: Bench(device, settings.server_url, deaths), usage)
     end = Ending()
     _add_pack_task(celery, lambda: PackBench(device, settings.server_url, end), usage)
     watchdog = Watchdog(redis_url, device.prong.value, _Progress())
@@ -80,6 +82,7 @@ def _serve(settings: Settings, redis_url: str, device: WorkerDevice) -> None:
 
     def ready(sender: Any, **_: Any) -> None:
         intake.attach(sender)
+        _watch_pool(sender, deaths)
         presence.start()
         if sampling is not None:
             sampling.start()
@@ -134,7 +137,20 @@ class _Progress:
         return bool(active_requests) or self._taken != before
 
 
-def _add_task(celery: Celery, device: WorkerDevice, url: str, usage: Usage) -> dict[int, Bench]:
+def _watch_pool(consumer: Any, deaths: Deaths) -> None:
+    """Note how each process of the pool ends, before its message is delivered again."""
+    pool = consumer.pool._pool
+    tell = pool.on_process_down
+
+    def on_process_down(process: Any) -> None:
+        if process.exitcode:
+            deaths.note(process.pid, process.exitcode)
+        tell(process)
+
+    pool.on_process_down = on_process_down
+
+
+def _add_task(celery: Celery, make: Callable[[], Bench], usage: Usage) -> dict[int, Bench]:
     benches: dict[int, Bench] = {}
 
     @celery.task(name=TASK)  # type: ignore[untyped-decorator]
@@ -142,7 +158,7 @@ def _add_task(celery: Celery, device: WorkerDevice, url: str, usage: Usage) -> d
         # One bench a process: made after the fork, so that no connection is shared.
         pid = os.getpid()
         if pid not in benches:
-            benches[pid] = Bench(device, url)
+            benches[pid] = make()
         with usage.busy(current_process().index):
             benches[pid].handle(body)
 

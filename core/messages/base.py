@@ -27,6 +27,15 @@ RunName = Annotated[Name, AfterValidator(_not_an_address)]
 """Stands in addresses behind /runs/, beside a few words that mean something else there."""
 
 
+Count = Annotated[int, Field(ge=0, lt=2**31)]
+"""A number of things, or one in a row: as large as a column takes."""
+
+Bytes = Annotated[int, Field(ge=0, lt=2**63)]
+
+Seconds = Annotated[float, Field(ge=0, le=1e8)]
+"""A duration, or a reading of a steady clock: three years at the most."""
+
+
 class Message(Bounded):
     """A body that takes exactly its fields."""
 

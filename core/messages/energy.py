@@ -16,7 +16,10 @@ class DomainReading(Message):
     domain: Domain
     reading: EnergyReading = Field(description="Since the sampler was started.")
     idle_w: float | None = Field(
-        None, ge=0, description="Watts declared for an idle host, where the figure is modelled."
+        None,
+        ge=0,
+        le=1e6,
+        description="Watts declared for an idle host, where the figure is modelled.",
     )
 
 
@@ -25,8 +28,8 @@ class HostSample(Message):
 
     host: str = Field(max_length=255)
     sampler: uuid.UUID = Field(description="New whenever another process takes over.")
-    period_s: float = Field(ge=0, description="Seconds since the sampler was started.")
-    busy_s: float = Field(ge=0, description="Core-seconds that were not idle since then.")
-    cores: int = Field(ge=1)
-    used_bytes: int | None = Field(None, ge=0, description="Memory in use now.")
+    period_s: float = Field(ge=0, le=1e10, description="Seconds since the sampler was started.")
+    busy_s: float = Field(ge=0, le=1e14, description="Core-seconds that were not idle since then.")
+    cores: int = Field(ge=1, le=65_536)
+    used_bytes: int | None = Field(None, ge=0, lt=2**63, description="Memory in use now.")
     domains: list[DomainReading] = Field([], max_length=256)

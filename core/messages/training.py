@@ -1,11 +1,11 @@
 """What trainers ask, and what they are given."""
 
 import uuid
-from typing import Annotated, Any, Self
+from typing import Any, Self
 
 from pydantic import Field
 
-from ddlp.core.messages.base import Message
+from ddlp.core.messages.base import Bytes, Count, Message, Seconds
 from ddlp.core.plan import RunPlan, Segment
 from ddlp.core.schedule.batch import Batch
 from ddlp.core.sessions import Start
@@ -19,16 +19,14 @@ from ddlp.core.types import (
     Spending,
 )
 
-SecondsField = Annotated[float, Field(ge=0, allow_inf_nan=False)]
-
 
 class ReadInfo(Message):
     """Bytes of batches that were read by one path, and why by that one."""
 
     path: ReadPath
     reason: str = Field(max_length=500)
-    batches: int = Field(ge=0)
-    bytes: int = Field(ge=0)
+    batches: Count
+    bytes: Bytes
 
 
 class Attach(Message):
@@ -37,7 +35,7 @@ class Attach(Message):
     session: uuid.UUID = Field(
         default_factory=uuid.uuid4, description="Names the process's hold; chosen by the process."
     )
-    rank: int = Field(0, ge=0)
+    rank: Count = 0
     world_size: int = Field(1, ge=1, le=4096)
     host: str = Field("", max_length=255, description="Where it runs.")
     place: str = Field(
@@ -45,7 +43,7 @@ class Attach(Message):
         max_length=255,
         description="Where its process number means something: boot and namespace.",
     )
-    process: int = Field(0, ge=0, description="Its process number.")
+    process: Count = Field(0, description="Its process number.")
     device: str = Field("", max_length=64, description="Where its tensors go, such as cuda:0.")
     dead: list[uuid.UUID] = Field(
         [],
@@ -115,18 +113,18 @@ class Attached(Message):
 class Begin(Message):
     """A session says how it goes on, before its first batch and whenever it goes elsewhere."""
 
-    rank: int = Field(ge=0)
+    rank: Count
     session: uuid.UUID
     attach: Attach = Field(description="Who it is, for a run that is over and goes on with this.")
     start: Start
-    epoch: int = Field(0, ge=0, description="For state and epoch.")
-    position: int = Field(0, ge=0, description="For state: batches that all ranks had consumed.")
+    epoch: Count = Field(0, description="For state and epoch.")
+    position: Count = Field(0, description="For state: batches that all ranks had consumed.")
     run: str | None = Field(None, max_length=64, description="The run that the state was taken in.")
     state: Origin | None = Field(
         None, description="The state in full, for a run other than the one it was taken in."
     )
     settled: dict[str, float] = Field({}, description="What the strategy had fixed for the epoch.")
-    checkpoint: tuple[int, int] | None = Field(
+    checkpoint: tuple[Count, Count] | None = Field(
         None, description="The last state of the run that was taken or loaded: epoch and position."
     )
 
@@ -134,9 +132,9 @@ class Begin(Message):
 class Leave(Message):
     """A session ends, or says that it lives."""
 
-    rank: int = Field(ge=0)
+    rank: Count
     session: uuid.UUID
-    checkpoint: tuple[int, int] | None = Field(
+    checkpoint: tuple[Count, Count] | None = Field(
         None, description="The last state that was taken: its epoch and position."
     )
 
@@ -144,8 +142,8 @@ class Leave(Message):
 class MarkRequest(Message):
     """How many batches of a segment came from the head before a step of all ranks."""
 
-    epoch: int = Field(ge=0)
-    step: int = Field(ge=0)
+    epoch: Count
+    step: Count
 
 
 class Mark(Message):
@@ -158,39 +156,39 @@ class StepSpan(Message):
     """A stretch of time of a rank, by its own clock."""
 
     activity: Activity
-    start_s: float = Field(ge=0)
-    seconds: float = Field(ge=0)
-    epoch: int = Field(ge=0)
-    batch: int | None = Field(None, ge=0)
+    start_s: Seconds
+    seconds: Seconds
+    epoch: Count
+    batch: Count | None = None
     note: str = Field("", max_length=64)
 
 
 class TrainerAccount(Message):
     """How a rank spent its time since it last said so; said twice, it counts once."""
 
-    number: int = Field(ge=1, description="Grows by one with every account of a session.")
-    spent_s: dict[Spending, SecondsField] = Field({}, description="By what it was spent on.")
-    read_s: float = Field(0, ge=0, description="Spent on reading batches, while it trained too.")
-    transfer_s: float = Field(0, ge=0, description="Spent on making tensors of them, likewise.")
+    number: int = Field(ge=1, lt=2**63, description="Grows by one with every account of a session.")
+    spent_s: dict[Spending, Seconds] = Field({}, description="By what it was spent on.")
+    read_s: Seconds = Field(0, description="Spent on reading batches, while it trained too.")
+    transfer_s: Seconds = Field(0, description="Spent on making tensors of them, likewise.")
     reads: list[ReadInfo] = Field([], max_length=64, description="What it read, by path.")
-    sent_s: float = Field(0, ge=0, description="When this was sent, by the clock of the spans.")
+    sent_s: Seconds = Field(0, description="When this was sent, by the clock of the spans.")
     spans: list[StepSpan] = Field([], max_length=1024)
-    dropped: int = Field(0, ge=0, description="Spans that there was no room for.")
+    dropped: Count = Field(0, description="Spans that there was no room for.")
 
 
 class FeedRequest(Message):
     """A rank's question for its next batches, carrying what it has consumed meanwhile."""
 
-    rank: int = Field(ge=0)
+    rank: Count
     session: uuid.UUID
-    turn: int = Field(0, description="How often its session had said how it goes on.")
-    epoch: int = Field(ge=0)
-    received: int = Field(ge=0, description="Batches of this segment that arrived so far.")
-    consumed: int = Field(ge=0, description="Batches of this segment that were used up so far.")
+    turn: Count = Field(0, description="How often its session had said how it goes on.")
+    epoch: Count
+    received: Count = Field(description="Batches of this segment that arrived so far.")
+    consumed: Count = Field(description="Batches of this segment that were used up so far.")
     want: int = Field(ge=0, le=256)
     wait_s: float = Field(0, ge=0, le=30)
     account: TrainerAccount | None = Field(None, description="How it spent its time since then.")
-    checkpoint: tuple[int, int] | None = Field(
+    checkpoint: tuple[Count, Count] | None = Field(
         None, description="The last state that was taken: its epoch and position."
     )
 
@@ -256,10 +254,10 @@ class Fed(Message):
 class Damaged(Message):
     """A rank found a batch that it was given damaged or gone."""
 
-    rank: int = Field(ge=0)
+    rank: Count
     session: uuid.UUID
-    epoch: int = Field(ge=0)
-    index: int = Field(ge=0)
-    token: int = Field(ge=1)
+    epoch: Count
+    index: Count
+    token: int = Field(ge=1, lt=2**63)
     reason: str = Field(max_length=2000)
     gone: bool = Field(False, description="There is no file any more.")

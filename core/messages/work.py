@@ -7,10 +7,10 @@ from typing import Annotated, Any, Self
 from pydantic import AfterValidator, Field
 
 from ddlp.core.energy import EnergyReading, PowerModel
-from ddlp.core.messages.base import Message, Name
+from ddlp.core.messages.base import Bytes, Count, Message, Name, Seconds
 from ddlp.core.mishap import Mishap
 from ddlp.core.plan import RunPlan
-from ddlp.core.schedule.reports import Grant
+from ddlp.core.schedule.reports import Death, Grant
 from ddlp.core.stages import StageTimes
 from ddlp.core.types import (
     BadPolicy,
@@ -25,9 +25,9 @@ from ddlp.core.urls import SERVED, check_served
 class RoomInfo(Message):
     """How full a store is; null where it has no end, or nobody knows."""
 
-    used_bytes: int | None = Field(None, ge=0)
-    free_bytes: int | None = Field(
-        None, ge=0, description="What it would still take, by its quota and by its filesystem."
+    used_bytes: Bytes | None = None
+    free_bytes: Bytes | None = Field(
+        None, description="What it would still take, by its quota and by its filesystem."
     )
 
 
@@ -120,8 +120,10 @@ class Heartbeat(Message):
 
     incarnation: uuid.UUID
     room: RoomInfo | None = Field(None, description="If it has looked since it last said so.")
-    stored: dict[uuid.UUID, float] = Field(
-        {}, description="Runs of which something lies in its store: seconds since that changed."
+    stored: dict[uuid.UUID, Seconds] = Field(
+        {},
+        max_length=65_536,
+        description="Runs of which something lies in its store: seconds since that changed.",
     )
     energy: EnergyReading | None = Field(None, description="What it has used since its start.")
     dropped_messages: int = Field(
@@ -169,14 +171,16 @@ class Lease(Message):
     """One batch given to one device until a deadline; also the body of a Celery message."""
 
     run: uuid.UUID
-    epoch: int = Field(ge=0)
-    index: int = Field(ge=0)
-    token: int = Field(ge=1)
-    places: tuple[tuple[int, int], ...] = Field(
-        (), description="Where its samples lie in the epoch's order, as [first, last + 1)."
+    epoch: Count
+    index: Count
+    token: int = Field(ge=1, lt=2**63)
+    places: tuple[tuple[Bytes, Bytes], ...] = Field(
+        (),
+        max_length=16,
+        description="Where its samples lie in the epoch's order, as [first, last + 1).",
     )
-    losses: int = Field(
-        0, ge=0, description="Attempts at this batch of which nothing was heard any more."
+    losses: Count = Field(
+        0, description="Attempts at this batch of which nothing was heard any more."
     )
 
     @classmethod
@@ -196,11 +200,12 @@ class Claim(Message):
     """A process of a device starts on the leases of one message, to make them in this order."""
 
     device: Name
-    process: int = Field(ge=1, description="Its number on its host.")
+    process: int = Field(ge=1, lt=2**31, description="Its number on its host.")
     leases: list[Lease] = Field(min_length=1, max_length=256)
     dead: int | None = Field(
-        None, ge=1, description="A process of the device that held them, and has died."
+        None, ge=1, lt=2**31, description="A process of the device that held them, and has died."
     )
+    death: Death | None = Field(None, description="How that one died, where somebody saw it.")
 
 
 class Granted(Message):
@@ -234,16 +239,16 @@ class Commit(Message):
     """A device has finished a lease."""
 
     lease: Lease
-    nbytes: int = Field(ge=0)
+    nbytes: Bytes
     checksum: int = Field(ge=0, lt=2**64)
-    seconds: float = Field(ge=0)
-    cpu_s: float = Field(ge=0)
+    seconds: Seconds
+    cpu_s: Seconds
     bad: list[Mishap] = Field(
         [], max_length=65_536, description="The samples of it that could not be used."
     )
     times: StageTimes = Field(StageTimes(), description="Where the seconds went.")
-    ended_s: float = Field(
-        0, ge=0, description="When it was finished, by a clock of the worker that never steps."
+    ended_s: Seconds = Field(
+        0, description="When it was finished, by a clock of the worker that never steps."
     )
 
 
@@ -264,8 +269,8 @@ class Reports(Message):
     """What a device has to say of several leases at once."""
 
     device: Name
-    sent_s: float = Field(
-        0, ge=0, description="When this was sent, by the same clock as the commits' ended_s."
+    sent_s: Seconds = Field(
+        0, description="When this was sent, by the same clock as the commits' ended_s."
     )
     made: list[Commit] = Field([], max_length=1024)
     failed: list[Failure] = Field([], max_length=1024)

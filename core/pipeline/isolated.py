@@ -8,7 +8,6 @@ import contextlib
 import json
 import os
 import select
-import signal
 import subprocess
 import sys
 import time
@@ -25,12 +24,15 @@ from ddlp.core.image import Slot
 from ddlp.core.pipeline.pictures import too_long
 from ddlp.core.pipeline.renderer import DirectRenderer
 from ddlp.core.pipeline.spec import Pipeline, PipelineSpec
-from ddlp.core.process import die_with_parent, own_stdout
+from ddlp.core.process import die_first_without_memory, die_with_parent, oom_kills, own_stdout
+from ddlp.core.schedule.reports import Death
 from ddlp.core.stages import PictureTimes
 
 Ints = npt.NDArray[np.int64]
 
 _START_S = 60.0
+_REPEATS_S = (0.1, 0.5, 0.0)
+"""A sample whose child is killed is tried so often, with these pauses after each."""
 _READ_S = 5.0
 """What may pass beside decoding, for reading the file say, before a child is given up."""
 
@@ -44,6 +46,7 @@ class IsolatedRenderer:
         self._seed = seed
         self._limit_s = pipeline.decode.max_seconds
         self._child: subprocess.Popen[bytes] | None = None
+        self._oom_kills = 0
         self.times = PictureTimes()
 
     def __enter__(self) -> Self:
@@ -70,6 +73,17 @@ class IsolatedRenderer:
         return problems
 
     def _render_one(self, epoch: int, sample: int, slot: Slot) -> None:
+        """Render a sample; one that was killed from outside is repeated, alone in a new child."""
+        for pause_s in _REPEATS_S:
+            try:
+                return self._try_one(epoch, sample, slot)
+            except _KilledError as killed:
+                last = killed
+                time.sleep(pause_s)
+        times = f"{len(_REPEATS_S)} times in a row, each time alone in a process of its own"
+        raise BadSample(f"decoding it was ended {times}: {last.death.words}")
+
+    def _try_one(self, epoch: int, sample: int, slot: Slot) -> None:
         child = self._child or self._start()
         assert child.stdin is not None
         assert child.stdout is not None
@@ -89,17 +103,18 @@ class IsolatedRenderer:
         except (BrokenPipeError, EOFError) as error:
             raise self._crash() from error
 
-    def _crash(self) -> DdlpError:
+    def _crash(self) -> Exception:
         """A crash is the sample's; what was ended from outside, or ended itself, is not."""
-        code = self._end()
+        before, code = self._oom_kills, self._end()
         if code >= 0:
             return DdlpError(f"the process that decoded it ended with status {code}")
-        name = signal.Signals(-code).name
-        if -code in (signal.SIGKILL, signal.SIGTERM):
-            return DdlpError(f"the process that decoded it was ended from outside ({name})")
-        return BadSample(f"its decoder crashed ({name})")
+        death = Death(code, oom_kills() > before)
+        if death.crashed:
+            return BadSample(f"its decoder crashed ({death.words})")
+        return _KilledError(death)
 
     def _start(self) -> subprocess.Popen[bytes]:
+        self._oom_kills = oom_kills()
         self._child = child = subprocess.Popen(
             [sys.executable, "-P", "-m", "ddlp.core.pipeline.isolated", str(os.getpid())],
             stdin=subprocess.PIPE,
@@ -136,6 +151,14 @@ class IsolatedRenderer:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
         return code
+
+
+class _KilledError(Exception):
+    """A child was ended by a signal that it did not bring on itself."""
+
+    def __init__(self, death: Death) -> None:
+        super().__init__(death.words)
+        self.death = death
 
 
 class _Reader:
@@ -193,5 +216,6 @@ def serve(orders: BinaryIO, answers: BinaryIO) -> None:
 
 if __name__ == "__main__":
     die_with_parent(int(sys.argv[1]))
+    die_first_without_memory()
     with own_stdout() as channel:
         serve(sys.stdin.buffer, channel)

@@ -14,7 +14,7 @@ from ddlp.core.schedule.batch import Batch
 from ddlp.core.schedule.epoch import EpochSchedule
 from ddlp.core.schedule.fleet import Pace
 from ddlp.core.schedule.limits import Limits
-from ddlp.core.schedule.reports import Changes, Failed, Grant, Holder, Made, Void
+from ddlp.core.schedule.reports import UNKNOWN, Changes, Death, Failed, Grant, Holder, Made, Void
 from ddlp.core.schedule.run import RunSchedule
 from ddlp.core.schedule.strategies import CHOICES, STRATEGIES, Replay, strategy
 from ddlp.core.schedule.wait import blamed, explain_wait
@@ -22,8 +22,10 @@ from ddlp.core.schedule.wait import blamed, explain_wait
 __all__ = [
     "CHOICES",
     "STRATEGIES",
+    "UNKNOWN",
     "Batch",
     "Changes",
+    "Death",
     "EpochSchedule",
     "Failed",
     "Grant",

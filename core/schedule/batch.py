@@ -37,7 +37,7 @@ class Batch:
     losses: int = 0
     """Attempts that took longer than their lease."""
     kills: int = 0
-    """Attempts during which the worker died."""
+    """Attempts during which the worker crashed."""
     device: str | None = None
     location: str | None = None
     nbytes: int = 0
@@ -66,6 +66,8 @@ class Batch:
     isolated: bool = False
     """It killed too many workers, and was left out."""
     reason: str | None = None
+    deaths: int = field(default=0, metadata={"kept": False})
+    """Attempts during which the worker was killed, or died in a way that nobody knows."""
     process: int = field(default=0, metadata={"kept": False})
     """The process of the device that makes it."""
     started_at: float | None = field(default=None, metadata={"kept": False})
@@ -88,7 +90,12 @@ class Batch:
     @property
     def careful(self) -> bool:
         """Whether it is made with care, each sample in a process of its own."""
-        return self.losses + self.kills > 0
+        return self.lost > 0
+
+    @property
+    def lost(self) -> int:
+        """Attempts of which nothing was heard any more."""
+        return self.losses + self.kills + self.deaths
 
     def promote(self) -> None:
         """The second lease takes the place of the first."""

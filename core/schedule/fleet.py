@@ -20,6 +20,8 @@ from ddlp.core.types import Prong
 
 _WEIGHT = 0.25
 _LEAST_S = 1e-7
+_MOST_S = 1e6
+"""What a sample takes lies between these two, whatever is reported."""
 
 
 @dataclass
@@ -31,7 +33,7 @@ class Pace:
 
     def add(self, seconds: float, samples: int) -> None:
         """Take one finished batch into account."""
-        found = max(_LEAST_S, seconds / max(1, samples))
+        found = min(max(_LEAST_S, seconds / max(1, samples)), _MOST_S)
         self.batches += 1
         weight = max(_WEIGHT, 1 / self.batches)
         known = math.log(self.sample_s) if self.batches > 1 else 0.0
@@ -86,7 +88,7 @@ class Fleet:
         """Use what was learned of a device in an earlier run."""
         self._known = {}
         member = self.members.setdefault(device, Member(prong))
-        if not member.pace.batches:
+        if not member.pace.batches and _LEAST_S <= pace.sample_s <= _MOST_S:
             member.pace = pace
 
     def learn(self, device: str, seconds: float, samples: int) -> None:

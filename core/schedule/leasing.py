@@ -198,8 +198,7 @@ class Leasing(ScheduleState):
 
     def _grant(self, epoch: EpochSchedule, batch: Batch, prong: Prong, token: int) -> Grant:
         places = epoch.segment.places(batch.index)
-        losses = batch.losses + batch.kills
-        return Grant(prong, epoch.number, batch.index, token, places, losses)
+        return Grant(prong, epoch.number, batch.index, token, places, batch.lost)
 
     def _queued_s(self, prong: Prong) -> float:
         """How long a lease may wait to be claimed."""

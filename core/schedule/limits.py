@@ -40,7 +40,7 @@ class Limits:
     all_failing_s: float = 60.0
     """How long it must fail where no device is known to work."""
     kills: int = 3
-    """Workers that may die at one batch before it is isolated."""
+    """Workers that one batch may crash before it is isolated."""
     losses: int = 12
     """Attempts at one batch that may outlast their lease before the run is given up."""
     calibration_batches: int = 10

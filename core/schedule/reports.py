@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from dataclasses import dataclass, field
 
 from ddlp.core.mishap import Mishap
@@ -10,6 +11,19 @@ from ddlp.core.schedule.batch import Batch
 from ddlp.core.schedule.epoch import EpochSchedule
 from ddlp.core.stages import NO_TIMES, StageTimes
 from ddlp.core.types import Prong
+
+_CRASHES = frozenset(
+    {
+        signal.SIGSEGV,
+        signal.SIGBUS,
+        signal.SIGILL,
+        signal.SIGFPE,
+        signal.SIGABRT,
+        signal.SIGSYS,
+        signal.SIGTRAP,
+    }
+)
+"""What the kernel sends to a process for what it does itself."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +45,41 @@ class Holder:
 
     device: str
     process: int = 0
+
+
+@dataclass(frozen=True)
+class Death:
+    """How a process ended, as far as that is known."""
+
+    exit_code: int | None = None
+    """Negative: the signal that ended it, as subprocess has it. None: nobody saw it."""
+    out_of_memory: bool = False
+    """The kernel ended some process for lack of memory at that time."""
+
+    @property
+    def crashed(self) -> bool:
+        """Whether it was its own doing, as far as a signal tells."""
+        return self.exit_code is not None and -self.exit_code in _CRASHES
+
+    @property
+    def words(self) -> str:
+        """How it ended."""
+        if self.exit_code is None:
+            return "nobody saw how"
+        if self.exit_code >= 0:
+            return f"status {self.exit_code}"
+        try:
+            name = signal.Signals(-self.exit_code).name
+        except ValueError:
+            name = f"signal {-self.exit_code}"
+        if self.crashed:
+            return name
+        if self.out_of_memory and self.exit_code == -signal.SIGKILL:
+            return f"{name}, as the kernel ended processes for lack of memory"
+        return f"{name} from outside"
+
+
+UNKNOWN = Death()
 
 
 @dataclass(frozen=True)

@@ -36,6 +36,7 @@ def explain_wait(
         f"batch {oldest.index} of epoch {epoch}, held by {_holder(oldest, now, last_seen or {})} "
         f"for {now - oldest.leased_at:.1f} s (attempt {oldest.attempt}); its lease ends in "
         f"{max(0.0, oldest.deadline - now):.1f} s and it is then given out again"
+        + (f"; {oldest.reason}" if oldest.deaths and oldest.reason else "")
     )
 
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 
-from ddlp.core.errors import Held, InvalidInput, Refused, Resting
+from ddlp.core.errors import Held, Refused, Resting
 from ddlp.core.mishap import Mishap
+from ddlp.core.schedule.bad_samples import BadSamples
 from ddlp.core.schedule.batch import Batch
 from ddlp.core.schedule.failures import Failures
-from ddlp.core.schedule.leasing import Leasing
-from ddlp.core.schedule.reports import Failed, Holder, Made
+from ddlp.core.schedule.reports import UNKNOWN, Death, Failed, Holder, Made
 from ddlp.core.types import BadPolicy, BatchState, Prong
 
 _MADE = (BatchState.READY, BatchState.HANDED)
 
 
-class Working(Leasing):
+class Working(BadSamples):
     """Takes reports."""
 
     def claim(self, epoch: int, index: int, token: int, holder: Holder, now: float) -> float:
@@ -65,25 +65,26 @@ class Working(Leasing):
         """Seconds for which a device does not get a batch; 0 where it may have it."""
         return max(self.fleet.rest_s(device, now), batch.rest_s(device, now))
 
-    def process_died(self, holder: Holder) -> None:
+    def process_died(self, holder: Holder, death: Death = UNKNOWN) -> None:
         """A process of a device is dead: what it held can be claimed again under its token.
 
-        It was at the first of what it held; that one is counted, and made with care from now on.
+        It was at the first of what it held: that one is made with care from now on, and is counted
+        where it crashed the process. A process that was killed from outside proves nothing.
         """
-        reason = f"a worker process of {holder.device} died while making it"
+        who = f"a worker process of {holder.device}"
         line = self._held.pop((holder.device, holder.process), [])
         begun = bool(line) and line[0].started_at is not None
         for place, batch in enumerate(line):
             batch.process, batch.started_at = 0, None
             if place == 0 and begun:
-                self._count_kill(batch, reason)
+                self._count_death(batch, who, death)
             self.note(batch)
         for batch in [b for e in self.epochs.values() for b in e.under_way.in_flight()]:
             rival = batch.rival
             if rival is not None and holder == Holder(rival.device or "", rival.process):
                 rival.process = 0
                 if not line:
-                    self._count_kill(batch, reason)
+                    self._count_death(batch, who, death)
 
     def commit(self, epoch: int, index: int, token: int, made: Made, now: float) -> bool:
         """A batch is finished, and can be dealt. Saying so again is harmless, and no news."""
@@ -117,37 +118,6 @@ class Working(Leasing):
     def learn(self, device: str | None, seconds: float, samples: int) -> None:
         """Take note of how long a batch took; also of one that came too late to be taken."""
         self.fleet.learn(device or "", seconds, samples)
-
-    def _note_bad(self, batch: Batch, made: Made) -> int:
-        """Remember the bad samples of a batch; too many of them in an epoch end the run."""
-        epoch = self.epochs[batch.epoch]
-        planned = epoch.segment.length(batch.index)
-        if len(made.bad) > planned or made.left_out == planned:
-            raise InvalidInput(f"{len(made.bad)} of {planned} samples are bad; nothing is left")
-        named = {mishap.sample for mishap in made.bad}
-        if named and (len(named) < len(made.bad) or not named <= self._samples_of(batch)):
-            raise InvalidInput("a bad sample is named twice, or is none of its batch")
-        if made.bad or batch.bad or batch.isolated:
-            self._mishaps[batch.epoch, batch.index] = made.bad
-        batch.samples, batch.bad, batch.isolated = planned - made.left_out, len(made.bad), False
-        batch.bad_example = f"{made.bad[0].name}: {made.bad[0].reason}" if made.bad else None
-        self._check_bad(batch, made.bad)
-        return planned
-
-    def _samples_of(self, batch: Batch) -> set[int]:
-        places = self.epochs[batch.epoch].segment.places(batch.index)
-        return set(self.plan.samples_at(batch.epoch, places).tolist())
-
-    def _check_bad(self, batch: Batch, bad: tuple[Mishap, ...]) -> None:
-        found = self.epochs[batch.epoch].bad + batch.bad
-        allowed = self.limits.bad_allowed(self.plan.samples)
-        if batch.bad and found > allowed:
-            self.note_doom(
-                batch,
-                f"{found} of the {self.plan.samples} samples of epoch {batch.epoch} are bad, more "
-                f"than max_bad_share={self.limits.bad_share:g} allows ({allowed}); the last is "
-                f"{bad[-1].name}: {bad[-1].reason}",
-            )
 
     def fail(self, epoch: int, index: int, token: int, failed: Failed, now: float) -> bool:
         """A device could not make a batch; whether the device rests from now on.
@@ -234,10 +204,12 @@ class Working(Leasing):
                 self._lose(batch, f"the lease ran out; it was held by {holder}")
         return lost
 
-    def device_gone(self, device: str, prong: Prong, died: bool = True) -> list[Batch]:
+    def device_gone(
+        self, device: str, prong: Prong, died: bool = True, death: Death = UNKNOWN
+    ) -> list[Batch]:
         """Take back what a dead or silent device held, and what its queue may have lost with it.
 
-        What it was making when it died counts as the cause; silence has other reasons.
+        What it was making when it died is made with care; silence has other reasons.
         """
         begun = [line[0] for (name, _), line in self._held.items() if name == device and line]
         at_work = [batch for batch in begun if batch.started_at is not None]
@@ -255,7 +227,7 @@ class Working(Leasing):
                     lost.append(batch)
         for batch in lost:
             if died and any(batch is made for made in at_work):
-                self._count_kill(batch, f"{reason} while making it")
+                self._count_death(batch, device, death)
             if batch.state.in_flight and not died:
                 self._lose(batch, reason)
             elif batch.state.in_flight:
@@ -351,8 +323,17 @@ class Working(Leasing):
             if line[0].started_at is None:
                 line[0].started_at = now
 
+    def _count_death(self, batch: Batch, who: str, death: Death) -> None:
+        """A process died over a batch, or beside it."""
+        if death.crashed:
+            self._count_kill(batch, f"{who} crashed ({death.words}) while making it")
+            return
+        batch.deaths += 1
+        times = f", {batch.deaths} times so far" if batch.deaths > 1 else ""
+        batch.reason = f"{who} died ({death.words}) while making it{times}"
+
     def _count_kill(self, batch: Batch, reason: str) -> None:
-        """A batch that keeps killing its workers is isolated, as the run's policy has it."""
+        """A batch that keeps crashing its workers is isolated, as the run's policy has it."""
         batch.kills += 1
         batch.reason = reason
         if batch.kills < self.limits.kills:

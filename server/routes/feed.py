@@ -24,8 +24,8 @@ from ddlp.core.messages import (
 from ddlp.core.types import BadPolicy, RunState
 from ddlp.server import serving, session_start, sessions
 from ddlp.server.board import Board, run_plan
+from ddlp.server.calls import Action
 from ddlp.server.context import Context, ContextDep, as_json, done, find_run
-from ddlp.server.dispatcher import Action
 from ddlp.server.models import Run
 from ddlp.server.parameters import RunRef
 

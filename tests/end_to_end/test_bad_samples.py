@@ -56,7 +56,7 @@ class Poison(Geometric):
     def apply(self, views, drawn):
         if (views.limit_right == 95).any():
             apart = "ddlp.core.pipeline.isolated" in sys.orig_argv
-            os.kill(os.getppid() if apart else os.getpid(), signal.SIGKILL)
+            os.kill(os.getppid() if apart else os.getpid(), signal.SIGSEGV)
             time.sleep(3600)
         return views
 """
@@ -184,7 +184,7 @@ def test_a_crash_ends_a_run_that_is_to_fail_with_the_file_named(
 
 
 @pytest.mark.parametrize("on_bad", ["replace", "skip"])
-def test_a_batch_that_kills_its_workers_even_in_care_is_isolated(
+def test_a_batch_that_crashes_its_workers_even_in_care_is_isolated(
     stack: UpProcess, client: Client, on_bad: str
 ) -> None:
     sample = strange_sample("poison")
@@ -199,17 +199,19 @@ def test_a_batch_that_kills_its_workers_even_in_care_is_isolated(
     assert account.samples == Counter(range(COUNT)) - Counter(lost)
     listed = client.get(f"/runs/{run}/bad-samples")
     assert sorted(bad["sample"] for bad in listed) == sorted(lost)
-    assert all("died while making it, 3 times" in bad["reason"] for bad in listed)
+    assert all("crashed (SIGSEGV) while making it, 3 times" in bad["reason"] for bad in listed)
     verified = ddlp("verify", run, url=stack.url)
     assert verified.returncode == 0, verified.stdout
     assert f"batch {batch}" in verified.stdout
 
 
-def test_a_batch_that_kills_its_workers_ends_a_run_that_is_to_fail(
+def test_a_batch_that_crashes_its_workers_ends_a_run_that_is_to_fail(
     stack: UpProcess, client: Client
 ) -> None:
     run = bad_run(client, pipeline="poison", on_bad="fail")
-    with pytest.raises(DdlpError, match=r"was isolated: a worker process of .* died while making"):
+    with pytest.raises(
+        DdlpError, match=r"was isolated: a worker process of .* crashed \(SIGSEGV\)"
+    ):
         train(stack, run)
     info = client.get(f"/runs/{run}")
     assert info["state"] == "failed"

@@ -31,6 +31,7 @@ from ddlp.core.messages import (
 from ddlp.core.mishap import Mishap
 from ddlp.core.pipeline import ENGINE
 from ddlp.core.plan import Places
+from ddlp.core.schedule import Death
 from ddlp.core.sessions import Start
 from ddlp.core.types import DeviceKind, Prong, RunState
 from ddlp.server import (
@@ -108,9 +109,14 @@ def work_off(plane: Plane) -> int:
 
 
 def claim(
-    plane: Plane, prong: Prong, *leases: Lease, process: int = PROCESS, dead: int | None = None
+    plane: Plane,
+    prong: Prong,
+    *leases: Lease,
+    process: int = PROCESS,
+    dead: int | None = None,
+    death: Death | None = None,
 ) -> Claimed:
-    body = Claim(device=prong.value, process=process, leases=list(leases), dead=dead)
+    body = Claim(device=prong.value, process=process, leases=list(leases), dead=dead, death=death)
     claimed: Claimed = ask(plane, lambda board, _, now: work.claim(board, body, now))
     return claimed
 

@@ -1,6 +1,7 @@
 """What workers report: claims in groups, processes that die, batches that kill, races."""
 
 import re
+import signal
 import uuid
 from pathlib import Path
 
@@ -9,6 +10,7 @@ import pytest
 from ddlp.core.certificate import verify
 from ddlp.core.errors import Conflict
 from ddlp.core.messages import Commit, Failure, Lease, Reported, Reports
+from ddlp.core.schedule import UNKNOWN, Death
 from ddlp.core.store import batch_name
 from ddlp.core.types import DeviceHealth, Prong, RunState
 from ddlp.server import quarantine, runs, work
@@ -34,6 +36,9 @@ from tests.server.driving import (
     take_sent,
 )
 from tests.server.test_devices import told
+
+CRASHED = Death(-signal.SIGSEGV)
+KILLED = Death(-signal.SIGKILL)
 
 
 def begin(plane: Plane, images: Path, **fields: object) -> tuple[uuid.UUID, Lease]:
@@ -115,18 +120,33 @@ def test_what_a_dead_process_had_can_be_claimed_again_and_is_counted(
 ) -> None:
     _, lease = begin(either_plane, images)
     claim(either_plane, Prong.CPU, lease, process=1)
-    [granted] = claim(either_plane, Prong.CPU, lease, process=2, dead=1).granted
+    [granted] = claim(either_plane, Prong.CPU, lease, process=2, dead=1, death=CRASHED).granted
     assert (granted.lease.token, granted.lease.losses) == (lease.token, 1)
     assert row_of(either_plane, lease).kills == 1
     claim(either_plane, Prong.CPU, lease, process=2, dead=1)
     assert row_of(either_plane, lease).kills == 1, "it can die only once"
 
 
+@pytest.mark.parametrize("death", [KILLED, UNKNOWN, None])
+def test_workers_that_are_killed_at_one_batch_end_no_run(
+    plane: Plane, images: Path, death: Death | None
+) -> None:
+    run, lease = begin(plane, images, on_bad="fail")
+    feed(plane, run, 0, 0)
+    for process in range(1, 10):
+        claim(plane, Prong.CPU, lease, process=process, dead=process - 1 or None, death=death)
+    [granted] = claim(plane, Prong.CPU, lease, process=10, dead=9, death=death).granted
+    assert granted.lease.losses == 9, "it is made with care"
+    assert (state_of(plane, run), row_of(plane, lease).kills) == (RunState.RUNNING, 0)
+    commit(plane, Prong.CPU, lease)
+    assert [batch.index for batch in feed(plane, run, 0, 0).batches] == [0]
+
+
 def kill(plane: Plane, lease: Lease, times: int) -> None:
     """Have one worker process after the other die at a batch."""
     for process in range(1, times + 1):
-        claim(plane, Prong.CPU, lease, process=process, dead=process - 1 or None)
-    claim(plane, Prong.CPU, lease, process=times + 1, dead=times)
+        claim(plane, Prong.CPU, lease, process=process, dead=process - 1 or None, death=CRASHED)
+    claim(plane, Prong.CPU, lease, process=times + 1, dead=times, death=CRASHED)
 
 
 def test_a_batch_that_kills_its_workers_is_left_out_and_named(
@@ -137,7 +157,9 @@ def test_a_batch_that_kills_its_workers_is_left_out_and_named(
     kill(plane, lease, 3)
     first = feed(plane, run, 0, 0).batches[0]
     assert (first.index, first.samples) == (0, 0)
-    assert "a worker process of cpu died while making it, 3 times" in (first.left_out or "")
+    assert "a worker process of cpu crashed (SIGSEGV) while making it, 3 times" in (
+        first.left_out or ""
+    )
     assert deliver(plane, run, 1, 7) == list(range(1, 7))
     feed(plane, run, 7, 7)
     wait_until(lambda: state_of(plane, run) is RunState.COMPLETED)
@@ -165,7 +187,9 @@ def test_a_batch_that_kills_its_workers_fails_a_strict_run(plane: Plane, images:
     run, lease = begin(plane, images, on_bad="fail")
     kill(plane, lease, 3)
     wait_until(lambda: state_of(plane, run) is RunState.FAILED)
-    assert "batch 0 of epoch 0 was isolated: a worker process of cpu died" in reason_of(plane, run)
+    assert "batch 0 of epoch 0 was isolated: a worker process of cpu crashed" in reason_of(
+        plane, run
+    )
 
 
 def test_deaths_are_remembered_over_a_crash(plane: Plane, images: Path) -> None:
@@ -173,7 +197,7 @@ def test_deaths_are_remembered_over_a_crash(plane: Plane, images: Path) -> None:
     kill(plane, lease, 2)
     plane.restart()
     claim(plane, Prong.CPU, lease, process=8)
-    claim(plane, Prong.CPU, lease, process=9, dead=8)
+    claim(plane, Prong.CPU, lease, process=9, dead=8, death=CRASHED)
     wait_until(lambda: state_of(plane, run) is RunState.FAILED)
 
 
@@ -185,7 +209,7 @@ def test_a_worker_that_dies_at_its_second_batch_is_not_held_against_the_third(
     wait_until(lambda: len([1 for _, leases in plane.sent for _ in leases]) >= 2)
     first, second = [lease for _, lease in take_sent(plane)][:2]
     claim(plane, Prong.CPU, first, second, process=1)
-    [granted] = claim(plane, Prong.CPU, second, process=2, dead=1).granted
+    [granted] = claim(plane, Prong.CPU, second, process=2, dead=1, death=CRASHED).granted
     assert granted.lease.losses == 0
     assert (row_of(plane, first).kills, row_of(plane, second).kills) == (1, 0)
 

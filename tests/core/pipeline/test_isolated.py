@@ -29,6 +29,9 @@ class Fragile(PixelTransform):
                 raise ValueError("it does not like this one")
             if picture[0, 0, 0] == 170:
                 os.kill(os.getpid(), signal.SIGKILL)
+            if picture[0, 0, 0] == 190 and not os.path.exists(__file__ + ".killed"):
+                open(__file__ + ".killed", "w").close()
+                os.kill(os.getpid(), signal.SIGKILL)
             if picture[0, 0, 0] == 250:
                 os.kill(os.getpid(), signal.SIGSEGV)
             if picture[0, 0, 0] == 200:
@@ -84,17 +87,37 @@ def test_crashes_and_stalls_are_laid_at_their_samples(tmp_path: Path, fragile: P
     assert out[:3, 0, 0, 0].tolist() == [10, 30, 50]
 
 
-@pytest.mark.parametrize(
-    ("level", "words"),
-    [(150, "ValueError: it does not like this one"), (170, "ended from outside")],
-)
-def test_what_is_not_the_samples_fault_is_not_laid_to_it(
-    tmp_path: Path, fragile: Pipeline, level: int, words: str
+def test_a_sample_whose_child_is_killed_is_repeated_alone_in_another(
+    tmp_path: Path, fragile: Pipeline
 ) -> None:
-    flat(tmp_path, 10, level)
+    flat(tmp_path, 10, 190, 30)
+    out = np.zeros((3, 16, 16, 3), dtype=np.uint8)
+    with IsolatedRenderer(tmp_path / "data/images.idx", fragile, 0) as apart:
+        assert apart.render(0, np.arange(3), out) == {}
+    assert (tmp_path / "fragile.py.killed").exists()
+    assert sorted(out[:, 0, 0, 0].tolist()) == [10, 30, 190]
+
+
+def test_a_sample_whose_child_is_killed_every_time_is_named(
+    tmp_path: Path, fragile: Pipeline
+) -> None:
+    index = flat(tmp_path, 10, 170)
     out = np.zeros((2, 16, 16, 3), dtype=np.uint8)
     with IsolatedRenderer(tmp_path / "data/images.idx", fragile, 0) as apart:
-        with pytest.raises(DdlpError, match=words) as caught:
+        engine = Engine(index, fragile, 0, BadPolicy.SKIP, apart)
+        [mishap] = engine.fill(0, np.arange(2), out)
+    assert mishap.reason == (
+        "decoding it was ended 3 times in a row, each time alone in a process of its own: "
+        "SIGKILL from outside"
+    )
+    assert (out[0] == 10).all()
+
+
+def test_what_is_not_the_samples_fault_is_not_laid_to_it(tmp_path: Path, fragile: Pipeline) -> None:
+    flat(tmp_path, 10, 150)
+    out = np.zeros((2, 16, 16, 3), dtype=np.uint8)
+    with IsolatedRenderer(tmp_path / "data/images.idx", fragile, 0) as apart:
+        with pytest.raises(DdlpError, match="ValueError: it does not like this one") as caught:
             apart.render(0, np.arange(2), out)
         assert not isinstance(caught.value, BadSample)
         assert apart.render(0, np.arange(1), out[:1]) == {}

@@ -54,8 +54,8 @@ class Checks:
         self._granted: set[int] = set()
         self._stored: dict[Prong, int] = {}
         self._doom: str | None = None
-        self.deaths: Counter[Key] = Counter()
-        """How often a process died that had claimed a batch."""
+        self.crashes: Counter[Key] = Counter()
+        """How often a batch has crashed a process."""
         self._failed: dict[Key, list[Failure]] = {}
         """Attempts at each batch that failed."""
         self._tries: dict[Key, list[Failure]] = {}
@@ -240,9 +240,9 @@ class Checks:
             assert len(failed) >= limits.failures, f"{failed}: {records.failed}"
             assert lasted_s >= least_s - _ROUNDING_S, f"{failed}: {records.failed}"
             return
-        blamed = [key for key, n in self.deaths.items() if n >= limits.kills]
+        blamed = [key for key, n in self.crashes.items() if n >= limits.kills]
         assert limits.on_bad is BadPolicy.FAIL, records.failed
-        assert blamed, f"nothing died often enough: {records.failed}"
+        assert blamed, f"nothing crashed often enough: {records.failed}"
 
     def _check_places(self, row: EpochRow, trained: dict[int, Delivery]) -> None:
         ends = [*(segment.position for segment in row.segments[1:]), None]
@@ -280,8 +280,8 @@ class Checks:
         batch = records.batches[number, delivery.index]
         assert batch.isolated, f"{batch} was left out"
         assert batch.samples == 0, f"{batch} holds samples"
-        deaths = self.deaths[number, delivery.index]
-        assert deaths >= self._scenario.limits.kills, f"{delivery} after {deaths} deaths"
+        crashes = self.crashes[number, delivery.index]
+        assert crashes >= self._scenario.limits.kills, f"{delivery} after {crashes} crashes"
 
     def _check_record(
         self, number: int, row: EpochRow, trained: dict[int, Delivery], records: Records

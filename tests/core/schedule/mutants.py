@@ -1,10 +1,21 @@
 """Schedulers that are broken on purpose, each in one way that a simulation must notice."""
 
+import signal
 from collections import Counter
 from dataclasses import replace
 
 from ddlp.core.errors import Refused
-from ddlp.core.schedule import Batch, EpochSchedule, Failed, Grant, Holder, Made, RunSchedule
+from ddlp.core.schedule import (
+    UNKNOWN,
+    Batch,
+    Death,
+    EpochSchedule,
+    Failed,
+    Grant,
+    Holder,
+    Made,
+    RunSchedule,
+)
 from ddlp.core.types import BatchState, End, Prong
 
 
@@ -189,7 +200,7 @@ class DoomIsUndone(RunSchedule):
 class TheDeadKeepTheirLeases(RunSchedule):
     """What a dead process held stays held, for as long as its device lives."""
 
-    def process_died(self, holder: Holder) -> None:
+    def process_died(self, holder: Holder, death: Death = UNKNOWN) -> None:
         self._held.pop((holder.device, holder.process), None)
 
     def expire(self, now: float) -> list[Batch]:
@@ -212,6 +223,20 @@ class DamageIsCountedAsMade(RunSchedule):
     def damaged(self, epoch: int, index: int, token: int, failed: Failed, now: float) -> None:
         super().damaged(epoch, index, token, failed, now)
         self.epochs[epoch].made_by += Counter({Prong.CPU: 1})
+
+
+class WhoIsKilledIsBlamed(RunSchedule):
+    """A process that was killed from outside counts as crashed by what it made."""
+
+    def _count_death(self, batch: Batch, who: str, death: Death) -> None:
+        super()._count_death(batch, who, Death(-signal.SIGSEGV))
+
+
+class NobodyIsBlamed(RunSchedule):
+    """A batch that crashes its workers is made again for ever."""
+
+    def _count_kill(self, batch: Batch, reason: str) -> None:
+        batch.kills, batch.reason = 1, reason
 
 
 class DevicesDoNotRest(RunSchedule):
@@ -293,6 +318,8 @@ MUTANTS: list[type[RunSchedule]] = [
     TheDeadKeepTheirLeases,
     AcknowledgementsGetLost,
     DamageIsCountedAsMade,
+    WhoIsKilledIsBlamed,
+    NobodyIsBlamed,
     DevicesDoNotRest,
     BatchesDoNotRest,
     ARestHasNoEnd,

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ddlp.core.errors import DdlpError, Refused, Unavailable
-from ddlp.core.schedule import Grant, Holder
+from ddlp.core.schedule import Death, Grant, Holder
 from ddlp.core.types import Prong
 from tests.core.schedule.scenario import DeviceSpec
 
@@ -21,6 +22,7 @@ _ERROR_S = 0.01
 _REST_S = 1.0
 _RETRY_S = 0.7
 _RETRIES = 20
+_KILLED, _CRASHED = Death(-signal.SIGKILL), Death(-signal.SIGSEGV)
 _POINTS = ("before the claim", "after the claim", "before the report", "after the report")
 
 
@@ -58,23 +60,22 @@ class Process:
             return self._world.after(_REST_S, self._if_alive(self._begin))
         return self._begin()
 
-    def die(self) -> None:
+    def die(self, death: Death = _KILLED) -> None:
         """The process ends; its message comes back to a queue, its place is taken by another."""
         self._world.log(f"process {self.number} of {self._device.name} dies")
         self.alive = False
         message = self.message
-        if message is not None:
-            self._world.checks.deaths.update((g.epoch, g.index) for g in message.leases)
-            if self._world.chance.random() < 0.8:
-                self._world.after(1.0, lambda: self._world.put(message))
-        self._device.replace(self)
+        if message is not None and self._world.chance.random() < 0.8:
+            self._world.after(1.0, lambda: self._world.put(message))
+        self._device.replace(self, death)
 
     def _claim(self, leases: list[Grant], dead: int | None) -> list[tuple[Grant, float]]:
         world, holder = self._world, Holder(self._device.name, self.number)
         if self._device.silent:
             return []
         try:
-            claimed = world.call(lambda: world.service.claim(holder, leases, dead, world.now))
+            how = None if dead is None else (dead, self._device.dead[dead])
+            claimed = world.call(lambda: world.service.claim(holder, leases, how, world.now))
         except (Refused, Unavailable):
             return []
         self._rests = claimed.rests and not claimed.granted
@@ -103,7 +104,10 @@ class Process:
 
     def _finish(self, seconds: float) -> None:
         grant, _ = self._todo[0]
-        if self._world.is_poison(grant) or self._end == "before the report":
+        if self._world.is_poison(grant):
+            self._world.checks.crashes[grant.epoch, grant.index] += 1
+            return self.die(_CRASHED)
+        if self._end == "before the report":
             return self.die()
         self._todo.pop(0)
         if self._world.fault("store_full"):
@@ -162,7 +166,7 @@ class Device:
         self.name, self.prong = spec.name, spec.prong
         self._world, self._spec = world, spec
         self.up, self.silent, self.lost, self.broken = True, False, False, False
-        self.dead: set[int] = set()
+        self.dead: dict[int, Death] = {}
         self._factor = 1.0
         self._incarnation = 0
         self._numbers = 0
@@ -178,9 +182,9 @@ class Device:
         """How long a batch takes that is begun now."""
         return self._spec.batch_s * self._factor * self._world.chance.uniform(0.9, 1.1)
 
-    def replace(self, dead: Process) -> None:
+    def replace(self, dead: Process, death: Death) -> None:
         """Another process takes the place of a dead one."""
-        self.dead.add(dead.number)
+        self.dead[dead.number] = death
         self.processes.remove(dead)
         incarnation = self._incarnation
         self._world.after(0.5, lambda: self._spawn() if incarnation == self._incarnation else None)

@@ -9,7 +9,17 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from ddlp.core.errors import DdlpError, Held, Refused, Resting, Unavailable
-from ddlp.core.schedule import Batch, EpochSchedule, Failed, Grant, Holder, Made, Pace, RunSchedule
+from ddlp.core.schedule import (
+    Batch,
+    Death,
+    EpochSchedule,
+    Failed,
+    Grant,
+    Holder,
+    Made,
+    Pace,
+    RunSchedule,
+)
 from ddlp.core.schedule.strategies import Strategy
 from ddlp.core.types import EpochState, Prong
 from tests.core.schedule.checks import Checks
@@ -170,16 +180,16 @@ class Service:
         self.devices[name] = KnownDevice(prong, slots, incarnation, now)
 
     def _lose(self, name: str, prong: Prong) -> None:
-        for epoch in self.schedule.epochs.values():
-            held = [b for b in epoch.under_way.in_flight() if b.device == name]
-            self.checks.deaths.update((batch.epoch, batch.index) for batch in held)
         self.checks.forget_rests(name)
         self.schedule.device_gone(name, prong)
 
-    def claim(self, holder: Holder, grants: list[Grant], dead: int | None, now: float) -> Claimed:
-        """A process starts on the leases of a message."""
+    def claim(
+        self, holder: Holder, grants: list[Grant], dead: tuple[int, Death] | None, now: float
+    ) -> Claimed:
+        """A process starts on the leases of a message; another one may have died with them."""
         if dead is not None:
-            self.schedule.process_died(Holder(holder.device, dead))
+            process, death = dead
+            self.schedule.process_died(Holder(holder.device, process), death)
         claimed = Claimed()
         for grant in grants:
             try:

@@ -1,9 +1,11 @@
 """A second lease on what takes too long: the first commit wins, the other is fenced off."""
 
+import signal
+
 import pytest
 
 from ddlp.core.errors import Held, Refused
-from ddlp.core.schedule import Batch, Failed, Grant, Holder, RunSchedule
+from ddlp.core.schedule import Batch, Death, Failed, Grant, Holder, RunSchedule
 from ddlp.core.types import BatchState, Prong
 from tests.core.schedule.making import claim, find, key, made, paced, schedule
 
@@ -121,7 +123,7 @@ def test_a_raced_batch_that_kills_its_workers_is_given_up_and_fails_the_run() ->
     assert run.fetch(0, 0, 0, 1) == []
     for process in (100, 101, 102):
         run.claim(*key(quick), Holder("cpu", process), 1.0)
-        run.process_died(Holder("cpu", process))
+        run.process_died(Holder("cpu", process), Death(-signal.SIGSEGV))
     assert not batch_of(run).state.in_flight
     assert run.doom is not None
     assert "3 times" in run.doom
