@@ -22,6 +22,7 @@ import numpy.typing as npt
 from ddlp.core.dataset import DatasetIndex
 from ddlp.core.errors import BadSample, DdlpError
 from ddlp.core.image import Slot
+from ddlp.core.patience import BOUND_S, Patience
 from ddlp.core.pipeline.pictures import too_long
 from ddlp.core.pipeline.renderer import DirectRenderer
 from ddlp.core.pipeline.spec import Pipeline, PipelineSpec
@@ -31,7 +32,7 @@ from ddlp.core.stages import PictureTimes
 Ints = npt.NDArray[np.int64]
 
 _START_S = 60.0
-_READ_S = 5.0
+_READ_S = 5.0 + BOUND_S
 """What may pass beside decoding, for reading the file say, before a child is given up."""
 
 
@@ -43,6 +44,7 @@ class IsolatedRenderer:
         self._pipeline = pipeline
         self._seed = seed
         self._limit_s = pipeline.decode.max_seconds
+        self._patience = Patience()
         self._child: subprocess.Popen[bytes] | None = None
         self.times = PictureTimes()
 
@@ -100,11 +102,7 @@ class IsolatedRenderer:
         return BadSample(f"its decoder crashed ({name})")
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self._child = child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ddlp.core.pipeline.isolated", str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        self._child = child = self._patience.call("start", "a process for samples", _start_child)
         assert child.stdin is not None
         assert child.stdout is not None
         order = {
@@ -136,6 +134,14 @@ class IsolatedRenderer:
                 with contextlib.suppress(BrokenPipeError):
                     pipe.close()
         return code
+
+
+def _start_child() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "ddlp.core.pipeline.isolated", str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
 
 
 class _Reader:
