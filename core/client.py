@@ -5,13 +5,14 @@ import json
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from types import MappingProxyType
 from typing import Any, BinaryIO, Self, cast
 from urllib.parse import SplitResult, quote, urlsplit
 
 from ddlp.core.errors import DdlpError, InvalidInput, Unavailable, from_status
 from ddlp.core.messages import Message
+from ddlp.core.passing import failed_words, is_own, remedy
 from ddlp.core.settings import Settings, load_settings
 
 _DROPPED = (ConnectionError, http.client.HTTPException, TimeoutError, OSError)
@@ -85,16 +86,22 @@ class Client:
     def stream(self, path: str) -> Iterator[BinaryIO]:
         """What a GET answers, to be read bit by bit; a connection that breaks is an error."""
         try:
-            address = quote(self._base + path, safe="/?=&%")
-            self._connection.request("GET", address, headers=self._headers)
-            response = self._connection.getresponse()
-            if response.status >= 300:
-                raise _failure(response.status, response.read())
-            yield cast(BinaryIO, _Whole(response))
-        except _DROPPED as error:
-            raise Unavailable(f"{self.url} broke off ({error}); try again") from error
+            with self._breaking_off():
+                address = quote(self._base + path, safe="/?=&%")
+                self._connection.request("GET", address, headers=self._headers)
+                response = self._connection.getresponse()
+                if response.status >= 300:
+                    raise _failure(response.status, response.read())
+            yield cast(BinaryIO, _Whole(response, self._breaking_off))
         finally:
             self._connection.close()
+
+    @contextmanager
+    def _breaking_off(self) -> Iterator[None]:
+        try:
+            yield
+        except _DROPPED as error:
+            raise Unavailable(f"{self.url} broke off ({error}); try again") from error
 
     def close(self) -> None:
         """Close the connection; the next call opens it again."""
@@ -132,16 +139,22 @@ class Client:
                 self._connection.close()
                 final = not repeats and not isinstance(error, ConnectionRefusedError)
                 if final or (not stale and time.monotonic() + pause_s > deadline):
-                    raise Unavailable(
-                        f"no answer from {self.url} ({error}); start the server with: ddlp up, or "
-                        "set DDLP_URL or url= to its address"
-                    ) from error
+                    raise self._unanswered(error) from error
             stale = False
             if self._say is not None and time.monotonic() + pause_s > say_at:
                 self._say(self._silence(time.monotonic() - began))
                 say_at = time.monotonic() + _SAY_EVERY_S
             time.sleep(pause_s)
             pause_s = min(max(0.05, pause_s * 2), 1.0)
+
+    def _unanswered(self, error: Exception) -> Unavailable:
+        """Said in the end; what this process has run out of is no fault of the server."""
+        if isinstance(error, OSError) and is_own(error):
+            return Unavailable(f"{failed_words(error, 'connect', self.url)}; {remedy(error)}")
+        return Unavailable(
+            f"no answer from {self.url} ({error}); start the server with: ddlp up, or "
+            "set DDLP_URL or url= to its address"
+        )
 
     def _silence(self, seconds: float) -> str:
         """Said while a server does not answer."""
@@ -176,13 +189,19 @@ class Client:
 class _Whole:
     """An answer that is there to its end; one that breaks off would look as if it had ended."""
 
-    def __init__(self, response: http.client.HTTPResponse) -> None:
+    def __init__(
+        self,
+        response: http.client.HTTPResponse,
+        breaking_off: Callable[[], AbstractContextManager[None]],
+    ) -> None:
         self._response = response
+        self._breaking_off = breaking_off
 
     def read(self, nbytes: int) -> bytes:
-        found = self._response.read(nbytes)
-        if nbytes and not found and self._response.length:
-            raise ConnectionError(f"{self._response.length} bytes are missing")
+        with self._breaking_off():
+            found = self._response.read(nbytes)
+            if nbytes and not found and self._response.length:
+                raise ConnectionError(f"{self._response.length} bytes are missing")
         return found
 
 

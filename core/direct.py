@@ -9,7 +9,10 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
+
+from ddlp.core.patience import Patience
 
 _LARGE_BYTES = 4 << 20
 _HUGE_PAGES: int | None = getattr(mmap, "MADV_HUGEPAGE", None)
@@ -61,6 +64,7 @@ class DirectFiles:
 
     def __init__(self, depth: int = DEPTH) -> None:
         self._pool = ThreadPoolExecutor(depth, thread_name_prefix="ddlp-direct")
+        self._patience = Patience()
 
     def read(
         self, path: Path, memory: memoryview, seen: Callable[[memoryview], None] = lambda _: None
@@ -85,7 +89,7 @@ class DirectFiles:
         slices: list[Future[int]] = []
 
         def begin(memory: memoryview, at: int) -> None:
-            self._begin(slices, _write, descriptor, memory, at)
+            self._begin(slices, self._write, descriptor, memory, at)
 
         try:
             yield begin
@@ -98,6 +102,11 @@ class DirectFiles:
         """Write memory to an open file's beginning."""
         with self.writing(descriptor) as begin:
             begin(memory, 0)
+
+    def _write(self, descriptor: int, part: memoryview, at: int) -> int:
+        """Write a slice to its end, also if the drive refuses for a moment."""
+        place = _name_of(descriptor)
+        return self._patience.call("pwrite", place, partial(_write, descriptor, part, at))
 
     def close(self) -> None:
         """End the threads."""
@@ -145,6 +154,13 @@ class Reading:
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
+
+
+def _name_of(descriptor: int) -> str:
+    try:
+        return os.readlink(f"/proc/self/fd/{descriptor}")
+    except OSError:  # no /proc
+        return f"descriptor {descriptor}"
 
 
 def _read(descriptor: int, part: memoryview, at: int) -> int:

@@ -20,7 +20,8 @@ DdlpError
 ├── DamagedBatch        a batch file fails its checks
 │   └── MissingBatch    it is not there any more
 ├── Unavailable         a needed service or package is not there       503, exit 3
-│   └── NoRoom          a store is full
+│   ├── NoRoom          a store is full
+│   └── SystemFault     the operating system refused, and may not another time
 └── WaitTimeout         a wait ran into its deadline                   504, exit 4
 """
 
@@ -172,6 +173,27 @@ class Unavailable(DdlpError):
 
 class NoRoom(Unavailable):
     """A store is full."""
+
+
+class SystemFault(Unavailable):
+    """The operating system refused what it may grant another time: no file and no sample is bad."""
+
+    def __init__(
+        self,
+        message: str,
+        call: str = "a system call",
+        remedy: str = "try again",
+        *,
+        perhaps_lost: bool = False,
+        final: bool = False,
+    ) -> None:
+        super().__init__(message)
+        self.call = call
+        self.remedy = remedy
+        self.perhaps_lost = perhaps_lost
+        """Whether the file may be lost, and nothing else."""
+        self.final = final
+        """Whether it was waited for as long as it may be."""
 
 
 class WaitTimeout(DdlpError):

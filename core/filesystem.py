@@ -9,6 +9,8 @@ import stat
 from dataclasses import dataclass
 from pathlib import Path
 
+from ddlp.core.passing import is_passing
+
 MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 _MOUNTS = Path("/proc/self/mountinfo")
 _PROBE_BYTES = 4096
@@ -39,7 +41,9 @@ def filesystem_at(path: Path, mounts: Path = _MOUNTS) -> Filesystem:
     best = Filesystem("unknown", Path("/"))
     try:
         lines = mounts.read_text(errors="surrogateescape").splitlines()
-    except OSError:
+    except OSError as error:
+        if is_passing(error):
+            raise
         return best
     for line in lines:
         fields, _, rest = line.partition(" - ")
@@ -59,7 +63,8 @@ def free_bytes(path: Path) -> int:
 def direct_refusal(folder: Path) -> str | None:
     """Why files in a folder cannot be read past the page cache; None where they can.
 
-    Found by doing it: filesystems differ in whether they refuse to open, or to read.
+    Found by doing it: filesystems differ in whether they refuse to open, or to read. An error that
+    says nothing of them is raised.
     """
     there = nearest(folder)
     probe = there / f".ddlp-probe-{os.getpid()}-{os.urandom(4).hex()}"
@@ -74,6 +79,8 @@ def direct_refusal(folder: Path) -> str | None:
             finally:
                 os.close(descriptor)
     except OSError as error:
+        if is_passing(error):
+            raise
         return f"{kind} at {there} takes no O_DIRECT ({error.strerror})"
     finally:
         probe.unlink(missing_ok=True)

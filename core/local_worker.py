@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
-from ddlp.core.errors import BadSample, NoRoom, is_bug
+from ddlp.core.errors import BadSample, DdlpError, NoRoom, is_bug
 from ddlp.core.messages import Lease, Message, WorkSpec
 from ddlp.core.mishap import Mishap
 from ddlp.core.process import own_stdout
@@ -61,6 +61,8 @@ def _make(producer: Producer, lease: Lease, speed: float) -> Report:
         return Report(lease=lease, problem=str(error), permanent=True)
     except NoRoom as error:
         return Report(lease=lease, problem=str(error), no_room=True)
+    except DdlpError as error:
+        return Report(lease=lease, problem=str(error))
     except Exception as error:  # the border of the process: the trainer must learn of it
         problem = f"{type(error).__name__}: {error}"
         return Report(lease=lease, problem=problem, bug=is_bug(error))

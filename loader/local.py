@@ -4,6 +4,7 @@ It drives the same schedule as the server does, without database, broker or netw
 training process, or for the ranks of one host in a process beside them (`local_host.py`).
 """
 
+import logging
 import os
 import tempfile
 import threading
@@ -58,6 +59,8 @@ from ddlp.loader.owned import Owned, clear, store_folder
 from ddlp.loader.worker_process import WorkerProcess
 
 _GLANCE_S = 0.5
+
+log = logging.getLogger(__name__)
 
 
 class LocalFeed:
@@ -338,7 +341,10 @@ class LocalFeed:
 
     def _discard(self, device: str, epoch: int, index: int, token: int) -> None:
         store = FolderStore(self._workers[device].hello.store)
-        store.discard(self._spec.run, epoch, index, token)
+        try:
+            store.discard(self._spec.run, epoch, index, token)
+        except OSError as error:  # it goes with the run
+            log.warning("an attempt at batch %d cannot be cleared away: %s", index, error)
 
     def _give_out(self, now: float) -> None:
         """Take back what is late, and lease what the windows have room for."""

@@ -36,6 +36,7 @@ from ddlp.loader.local_wire import (
 from ddlp.loader.meeting import Meeting, Taken
 
 _GLANCE_S = 0.25
+_ACCEPT_PAUSE_S = 0.05
 _SIGN_OF_LIFE_S = 2.0
 _PLACE_S = 15.0
 """How long an earlier run at the same place may need to end."""
@@ -118,7 +119,12 @@ class LocalHost:
         self._ready.set()
 
     def _take(self, listener: socket.socket) -> None:
-        connection, _ = listener.accept()
+        try:
+            connection, _ = listener.accept()
+        except OSError as error:  # too many files are open, say: it waits in line
+            log.warning("a rank cannot be answered yet (%s)", error)
+            time.sleep(_ACCEPT_PAUSE_S)
+            return
         self._count(1)
         threading.Thread(target=self._talk, args=(connection,), daemon=True).start()
 

@@ -5,9 +5,11 @@ import sys
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 
 from ddlp.core.local_worker import Hello, Report
 from ddlp.core.messages import Lease
+from ddlp.core.patience import Patience
 from ddlp.core.schedule import UNKNOWN, Death
 from ddlp.core.types import Prong
 
@@ -30,13 +32,7 @@ class WorkerProcess:
         self.killed = False
         self._on_report = on_report
         self._on_exit = on_exit
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "ddlp.core.local_worker"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=(lifeline,),  # the janitor sees from it whether somebody may still write
-            process_group=0,  # an interruption from a terminal is for the trainer
-        )
+        self._process = Patience().call("start", f"worker {self.name}", partial(_start, lifeline))
         self._write(hello.model_dump_json())
         threading.Thread(target=self._listen, name=f"ddlp-{self.name}", daemon=True).start()
 
@@ -84,6 +80,16 @@ class WorkerProcess:
         except ValueError:
             pass  # the pipe was closed, or the child died in the middle of a line
         self._on_exit(self)
+
+
+def _start(lifeline: int) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "ddlp.core.local_worker"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        pass_fds=(lifeline,),  # the janitor sees from it whether somebody may still write
+        process_group=0,  # an interruption from a terminal is for the trainer
+    )
 
 
 def _close_quietly(close: Callable[[], None]) -> None:

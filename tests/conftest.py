@@ -16,7 +16,9 @@ from typing import Any, Self
 import pytest
 from PIL import Image
 
+from ddlp.core import patience
 from ddlp.core.client import Client
+from ddlp.loader.readers import choice
 
 CLASSES = ("apple", "pear", "plum")
 
@@ -38,6 +40,13 @@ def make_images(root: Path, count: int, side: int = 40) -> Path:
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """123 images: an odd number, so that the last batch is short."""
     return make_images(tmp_path_factory.mktemp("data") / "fruit", 123)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Errors that pass are waited for no longer than it takes to try a few times."""
+    monkeypatch.setattr(patience, "BOUND_S", 0.05)
+    monkeypatch.setattr(choice, "_BOUND_S", 0.05)
 
 
 @pytest.fixture(scope="session")

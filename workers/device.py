@@ -143,7 +143,10 @@ class Presence(threading.Thread):
                 return
             if self._intake.is_open and self._watchdog.stuck():
                 log.error("messages wait but none is taken; starting the worker anew")
-                start_anew(self._death_signal)
+                try:
+                    start_anew(self._death_signal)
+                except OSError as error:  # too many files are open, say
+                    log.error("the worker cannot be started anew (%s); trying again", error)
 
     def stop(self) -> None:
         """Say no more."""

@@ -26,6 +26,7 @@ from ddlp.core.errors import (
     InvalidInput,
     NoRoom,
     NotFound,
+    SystemFault,
     Unavailable,
 )
 from ddlp.core.messages import (
@@ -38,6 +39,7 @@ from ddlp.core.messages import (
     ShardReport,
     ShardWanted,
 )
+from ddlp.core.patience import Patience
 from ddlp.core.records import PackOptions, PackProgress, pack_shard, plan_shards
 from ddlp.workers.device import WorkerDevice
 from ddlp.workers.indexes import Indexes
@@ -92,6 +94,7 @@ class PackBench:
         self._reports = Client(url, patience_s=_REPORT_PATIENCE_S)
         self._indexes = Indexes(self._client, device.cache, device.dataset_map)
         self._jobs: dict[uuid.UUID, _Job] = {}
+        self._patience = Patience()
 
     def handle(self, body: Any) -> None:
         """Write one shard. The message may be late, doubled or nonsense: then nothing happens."""
@@ -110,7 +113,7 @@ class PackBench:
     def _work(self, task: PackTask) -> ShardReport:
         try:
             job = self._job(task.packing)
-        except InvalidInput as error:
+        except (InvalidInput, SystemFault) as error:
             return self._failure(task, str(error))
         token, silence_s = self._claim(task)
         pulse = _Pulse(
@@ -188,8 +191,9 @@ class PackBench:
         return job
 
     def _check_folder(self, job: _Job) -> None:
+        mark = job.into / PACK_MARK
         try:
-            seen = (job.into / PACK_MARK).read_text()
+            seen = self._patience.call("read", mark, mark.read_text)
         except OSError:
             seen = ""
         if seen != str(job.spec.packing):

@@ -24,6 +24,7 @@ from ddlp.core.errors import (
     NoRoom,
     NotFound,
     Refused,
+    SystemFault,
     Unavailable,
     is_bug,
 )
@@ -141,6 +142,8 @@ class Bench:
             self._fail(lease, str(error), permanent=True)
         except NoRoom as error:
             self._fail(lease, str(error), no_room=True)
+        except SystemFault as error:  # of this host: another one may have none
+            self._fail(lease, str(error))
         except (Refused, NotFound, Unavailable) as error:
             log.warning("gave up on batch %d: %s", lease.index, error)
         except DdlpError as error:
@@ -160,8 +163,11 @@ class Bench:
         return self._producers[run]
 
     def _forget(self, lease: Lease) -> None:
-        """What was made for nothing."""
-        self._store.discard(lease.run, lease.epoch, lease.index, lease.token)
+        """What was made for nothing; what cannot be removed now goes with its run."""
+        try:
+            self._store.discard(lease.run, lease.epoch, lease.index, lease.token)
+        except (DdlpError, OSError) as error:  # its caller must go on reporting
+            log.warning("an attempt at batch %d cannot be cleared away: %s", lease.index, error)
 
     def _fail(self, lease: Lease, reason: str, **kind: bool) -> None:
         self._reporter.failed(Failure(lease=lease, reason=reason[:2000], **kind))

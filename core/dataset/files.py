@@ -1,7 +1,6 @@
 """Decides which files a scan and a run may open, and opens them."""
 
 import contextlib
-import errno
 import functools
 import os
 import stat
@@ -9,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from ddlp.core.errors import InvalidInput, Unavailable
+from ddlp.core.errors import InvalidInput
 from ddlp.core.image.backend import read_fully
 
 READ_FLAGS = os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC
@@ -97,22 +96,6 @@ def descriptor_of_unchanged(path: bytes, size: int, time_ns: int) -> int:
         os.close(number)
         raise
     return number
-
-
-_PASSING = {
-    errno.EIO,
-    errno.EMFILE,
-    errno.ENFILE,
-    errno.ENOMEM,
-    errno.ESTALE,
-    errno.ETIMEDOUT,
-}
-
-
-def raise_if_passing(error: Exception, name: str) -> None:
-    """Stop where the machine is at fault and not the file: another time it could be read."""
-    if isinstance(error, OSError) and error.errno in _PASSING:
-        raise Unavailable(f"{name} cannot be read now ({error}); try again") from error
 
 
 def read_at(file: BinaryIO, start: int, size: int) -> bytes:

@@ -13,6 +13,7 @@ import os
 import struct
 import weakref
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,8 @@ from ddlp.core.dataset.writer import pixels_beside
 from ddlp.core.errors import InvalidInput
 from ddlp.core.image import Encoded, Kind
 from ddlp.core.maps import FileMap
+from ddlp.core.passing import failed_words
+from ddlp.core.patience import Patience
 
 Samples = npt.NDArray[np.int64]
 
@@ -75,13 +78,16 @@ class DatasetIndex:
         self._pixels_map: FileMap | None = None
         self._shards = OpenFiles()
         self._expected: dict[int, tuple[int, int, int]] = {}
+        self.patience = Patience()
+        """How long errors that pass are waited for where its samples are read."""
         try:
-            with path.open("rb") as file:
-                self._map = FileMap(file.fileno(), 0, access=mmap.ACCESS_READ)
-                self._map.guard()
-                self._file = os.dup(file.fileno())
+            self._file = self.patience.call("open", path, self._open)
             weakref.finalize(self, os.close, self._file)
-            self._open()
+            self._parse()
+        except PermissionError as error:
+            raise InvalidInput(
+                f"{failed_words(error, 'open', path)}; give this user the right to read it"
+            ) from error
         except (
             OSError,
             ValueError,
@@ -96,7 +102,14 @@ class DatasetIndex:
                 f"{path} is not a dataset index of this version ({error}); rescan its dataset"
             ) from error
 
-    def _open(self) -> None:
+    def _open(self) -> int:
+        """Map the file; gives a descriptor of it."""
+        with self.path.open("rb") as file:
+            self._map = FileMap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._map.guard()
+            return os.dup(file.fileno())
+
+    def _parse(self) -> None:
         if self._map[:8] != MAGIC:
             raise ValueError("it begins otherwise")
         (length,) = struct.unpack_from("<Q", self._map, 8)
@@ -284,7 +297,7 @@ class DatasetIndex:
         """All that is known of a sample, and its name as bytes, without the root."""
         before = 1 if self._checked(sample) else 0
         at = self._at["rows"] + (sample - before) * RECORD.size
-        data = os.pread(self._file, (1 + before) * RECORD.size, at)
+        data = self._read((1 + before) * RECORD.size, at)
         start = RECORD.unpack_from(data)[0] if before else 0
         end, *fields = RECORD.unpack_from(data, before * RECORD.size)
         return SampleRow(*fields), self._text("names", start, end)
@@ -313,7 +326,10 @@ class DatasetIndex:
     def _text(self, section: str, start: int, end: int) -> bytes:
         if not start <= end <= min(self._lengths[section], start + _MAX_TEXT):
             raise self._damaged(f"the section {section}")
-        return os.pread(self._file, end - start, self._at[section] + start)
+        return self._read(end - start, self._at[section] + start)
+
+    def _read(self, nbytes: int, at: int) -> bytes:
+        return self.patience.call("pread", self.path, partial(os.pread, self._file, nbytes, at))
 
     def _pixel_file(self) -> tuple[bytes, int, int]:
         assert self._place is not None

@@ -7,6 +7,7 @@ import struct
 import zipfile
 import zlib
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -14,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ddlp.core.errors import InvalidInput
+from ddlp.core.patience import Patience
 
 ARCHIVE_ERRORS = (
     EOFError,
@@ -73,17 +75,21 @@ class ArrayPlace:
 def find_arrays(path: Path) -> dict[str, ArrayPlace]:
     """The arrays of a .npz by name; that of a .npy under the name of the file."""
     try:
-        if path.suffix.lower() == ".npz":
-            with zipfile.ZipFile(path) as archive:
-                infos = [info for info in archive.infolist() if info.filename.endswith(".npy")]
-                return {info.filename[:-4]: _in_archive(path, archive, info) for info in infos}
-        with path.open("rb") as file:
-            place = _place(path, file, 0)
-            if place.offset + place.nbytes > os.fstat(file.fileno()).st_size:
-                raise ValueError("it is cut short")
-            return {path.stem: place}
+        return Patience().call("read", path, partial(_find_arrays, path))
     except (OSError, *ARCHIVE_ERRORS) as error:
         raise InvalidInput(f"{path} cannot be read as arrays: {error}") from error
+
+
+def _find_arrays(path: Path) -> dict[str, ArrayPlace]:
+    if path.suffix.lower() == ".npz":
+        with zipfile.ZipFile(path) as archive:
+            infos = [info for info in archive.infolist() if info.filename.endswith(".npy")]
+            return {info.filename[:-4]: _in_archive(path, archive, info) for info in infos}
+    with path.open("rb") as file:
+        place = _place(path, file, 0)
+        if place.offset + place.nbytes > os.fstat(file.fileno()).st_size:
+            raise ValueError("it is cut short")
+        return {path.stem: place}
 
 
 def _in_archive(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> ArrayPlace:

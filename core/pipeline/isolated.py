@@ -21,6 +21,7 @@ import numpy.typing as npt
 from ddlp.core.dataset import DatasetIndex
 from ddlp.core.errors import BadSample, DdlpError
 from ddlp.core.image import Slot
+from ddlp.core.patience import BOUND_S, Patience
 from ddlp.core.pipeline.pictures import too_long
 from ddlp.core.pipeline.renderer import DirectRenderer
 from ddlp.core.pipeline.spec import Pipeline, PipelineSpec
@@ -33,7 +34,7 @@ Ints = npt.NDArray[np.int64]
 _START_S = 60.0
 _REPEATS_S = (0.1, 0.5, 0.0)
 """A sample whose child is killed is tried so often, with these pauses after each."""
-_READ_S = 5.0
+_READ_S = 5.0 + BOUND_S
 """What may pass beside decoding, for reading the file say, before a child is given up."""
 
 
@@ -45,6 +46,7 @@ class IsolatedRenderer:
         self._pipeline = pipeline
         self._seed = seed
         self._limit_s = pipeline.decode.max_seconds
+        self._patience = Patience()
         self._child: subprocess.Popen[bytes] | None = None
         self._oom_kills = 0
         self.times = PictureTimes()
@@ -115,11 +117,7 @@ class IsolatedRenderer:
 
     def _start(self) -> subprocess.Popen[bytes]:
         self._oom_kills = oom_kills()
-        self._child = child = subprocess.Popen(
-            [sys.executable, "-P", "-m", "ddlp.core.pipeline.isolated", str(os.getpid())],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-        )
+        self._child = child = self._patience.call("start", "a process for samples", _start_child)
         assert child.stdin is not None
         assert child.stdout is not None
         order = {
@@ -159,6 +157,14 @@ class _KilledError(Exception):
     def __init__(self, death: Death) -> None:
         super().__init__(death.words)
         self.death = death
+
+
+def _start_child() -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
+        [sys.executable, "-P", "-m", "ddlp.core.pipeline.isolated", str(os.getpid())],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    )
 
 
 class _Reader:

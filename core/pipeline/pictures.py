@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy.typing as npt
 
 from ddlp.core.dataset import DatasetIndex, Heads
 from ddlp.core.dataset.files import CHANGED
-from ddlp.core.errors import BadSample, DdlpError
+from ddlp.core.errors import BadSample, DdlpError, SystemFault
 from ddlp.core.image import (
     MAX_SIDE,
     Crops,
@@ -25,6 +26,8 @@ from ddlp.core.image import (
 from ddlp.core.image.head import check_size
 from ddlp.core.image.orientation import as_stored
 from ddlp.core.image.reference import put
+from ddlp.core.passing import failed_words, is_passing
+from ddlp.core.patience import fault_of
 from ddlp.core.pipeline.placing import Placed, part_of, rows
 from ddlp.core.pipeline.transforms import Decode
 from ddlp.core.pipeline.views import Views
@@ -66,10 +69,16 @@ class Pictures:
         for place, (sample, head, placed) in enumerate(
             zip(samples.tolist(), heads, rows(views), strict=True)
         ):
+            show = partial(self._show_one, sample, head, placed, out[place], levels)
+            reading = partial(self._reading, sample, show)
             try:
-                self._show_one(sample, head, placed, out[place], levels)
+                self._index.patience.wait_out(reading, self._index.relax)
             except BadSample as error:
                 problems[place] = str(error)
+            except SystemFault as fault:
+                if not fault.perhaps_lost:
+                    raise
+                problems[place] = str(fault)
         self._count_records(read_s, read_bytes)
         return problems
 
@@ -83,11 +92,11 @@ class Pictures:
     def _show_pixels(self, samples: Ints, views: Views, out: Slot, levels: Levels | None) -> None:
         began_s = time.monotonic()
         try:
-            pixels = self._index.pixels()
+            pixels = self._index.patience.call("open", self._index.root, self._index.pixels)
         except (ValueError, FileNotFoundError) as error:
             raise BadSample(f"{self._index.root}: {pillow.reason_of(error)}") from error
         except OSError as error:
-            raise DdlpError(f"{self._index.root}: {pillow.reason_of(error)}") from error
+            raise DdlpError(failed_words(error, "open", self._index.root)) from error
         crops = _whole_pixel_crops(samples, views, pixels.shape[2], pixels.shape[1])
         if crops is not None:
             self._backend.cut(pixels, crops, out, levels)
@@ -122,6 +131,16 @@ class Pictures:
         if decode_s > self._decode.max_seconds:
             raise BadSample(too_long(self._decode.max_seconds))
 
+    def _reading(self, sample: int, show: Callable[[], None]) -> None:
+        """Show a sample; whatever refuses to give its bytes is named with it."""
+        try:
+            show()
+        except OSError as error:
+            name = self._index.name(sample)
+            if is_passing(error):
+                raise fault_of(error, "read", name) from error
+            raise DdlpError(failed_words(error, "read", name)) from error
+
     def _check(self, head: "Head") -> None:
         if head.width * head.height > self._decode.max_pixels:
             raise BadSample(
@@ -141,9 +160,6 @@ class Pictures:
             raise BadSample("it is gone") from error
         except ValueError as error:
             raise BadSample(str(error)) from error
-        except OSError as error:
-            name, reason = self._index.name(sample), pillow.reason_of(error)
-            raise DdlpError(f"{name} cannot be read: {reason}") from error
         if not data:
             raise BadSample("it is empty")
         return data

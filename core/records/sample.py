@@ -1,13 +1,15 @@
 """Decides what is stored of one sample: a record where it can be one, else its own bytes."""
 
 from dataclasses import dataclass
+from functools import partial
 
 from ddlp.core.dataset import DatasetIndex
 from ddlp.core.dataset.check import reason_of
-from ddlp.core.dataset.files import raise_if_passing
 from ddlp.core.dataset.layout import SampleRow
-from ddlp.core.errors import BadSample, Unavailable
+from ddlp.core.errors import BadSample, SystemFault, Unavailable
 from ddlp.core.image import Kind, backend
+from ddlp.core.passing import is_passing
+from ddlp.core.patience import fault_of
 from ddlp.core.records.options import PackOptions
 from ddlp.core.records.smaller import encode_anew
 
@@ -54,14 +56,26 @@ def pack_bytes(data: bytes, row: SampleRow, options: PackOptions) -> PackedSampl
 def read_sample(index: DatasetIndex, sample: int) -> bytes:
     """A sample's bytes; a BadSample where they will not be there another time either."""
     try:
-        data = index.read(sample)
+        data = index.patience.wait_out(partial(_read, index, sample))
     except FileNotFoundError as error:
         if not index.root.exists():
             raise Unavailable(f"{index.root} is not there; is it mounted?") from error
         raise BadSample("it is gone") from error
+    except SystemFault as fault:
+        if not fault.perhaps_lost:
+            raise
+        raise BadSample(str(fault)) from fault
     except (OSError, ValueError) as error:
-        raise_if_passing(error, index.name(sample))
         raise BadSample(reason_of(error)) from error
     if not data:
         raise BadSample("it is empty")
     return data
+
+
+def _read(index: DatasetIndex, sample: int) -> bytes:
+    try:
+        return index.read(sample)
+    except OSError as error:
+        if is_passing(error):
+            raise fault_of(error, "read", index.name(sample)) from error
+        raise

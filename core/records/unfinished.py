@@ -10,21 +10,23 @@ import fcntl
 import os
 import uuid
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
 from ddlp.core.errors import InvalidInput, NoRoom
 from ddlp.core.filesystem import filesystem_at
+from ddlp.core.passing import is_full
+from ddlp.core.patience import Patience, system_call
 
 _ENDING = ".unfinished"
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _BUFFER_BYTES = 1 << 20
 
 
 def make_folder(folder: Path) -> None:
     """Make a folder to write files to, if it is not there."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        Patience().call("mkdir", folder, partial(folder.mkdir, parents=True, exist_ok=True))
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
     except OSError as error:
@@ -43,7 +45,7 @@ def whole_or_absent(path: Path, is_there: Callable[[], bool] = lambda: False) ->
     sweep(path.parent)
     making, file = _create(path)
     try:
-        with file:
+        with file, system_call("write", path):
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -57,7 +59,7 @@ def whole_or_absent(path: Path, is_there: Callable[[], bool] = lambda: False) ->
 
 def raise_if_full(error: OSError, path: Path) -> None:
     """Say so where a file could not be written for want of room."""
-    if error.errno in _FULL:
+    if is_full(error):
         place = filesystem_at(path)
         raise NoRoom(
             f"no room for {path} ({error.strerror}, {place.kind} on {place.place}); free some "

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from ddlp.core.dataset import DatasetIndex
@@ -13,6 +14,7 @@ from ddlp.core.dataset.layout import RECORD, SampleRow
 from ddlp.core.dataset.shards import Foot, checksum
 from ddlp.core.dataset.sources.packed import find_shards, sound_shard
 from ddlp.core.errors import BadSample, InvalidInput
+from ddlp.core.patience import Patience
 from ddlp.core.records.progress import Pace, PackProgress, Report, Stop, ignore, never
 
 _NOWHERE = frozenset({"", ".", ".."})
@@ -65,9 +67,11 @@ def _folder(packed: Path | DatasetIndex) -> Path:
 
 
 def _stored(path: Path, foot: Foot) -> Iterator[tuple[int, bytes]]:
-    with open_regular(str(path)) as file:
+    patience = Patience()
+    with patience.call("open", path, partial(open_regular, str(path))) as file:
         for place, row in enumerate(foot.rows):
-            yield place, read_at(file, int(row["place"]), int(row["size"]))
+            read = partial(read_at, file, int(row["place"]), int(row["size"]))
+            yield place, patience.call("read", path, read)
 
 
 def _write(foot: Foot, place: int, data: bytes, into: Path) -> int:
@@ -82,7 +86,7 @@ def _write(foot: Foot, place: int, data: bytes, into: Path) -> int:
     sample = foot.part.first + place
     target = into.joinpath(*_parts(foot.origin.classes[row.label], foot.name(place), sample))
     try:
-        _create(target, sample, made)
+        Patience().call("write", target, partial(_create, target, sample, made))
     except OSError as error:
         raise InvalidInput(
             f"{target} cannot be written ({error.strerror}); empty {into}, make room if need be, "

@@ -36,13 +36,14 @@ from ddlp.core.direct import DirectFiles, PageMemory
 from ddlp.core.errors import NoRoom, Refused
 from ddlp.core.filesystem import direct_refusal, filesystem_at, other_writers
 from ddlp.core.maps import OUTLIVES_LOSS, MappedFile, Maps
+from ddlp.core.passing import is_full
+from ddlp.core.patience import Patience, system_call
 from ddlp.core.private import make_private_folder
 from ddlp.core.store.address import FILE, StoreAddress
 from ddlp.core.store.base import Fill, Room, StoredBatch
 from ddlp.core.store.names import RUN_PREFIX, batch_name, parse_run, run_folder
 from ddlp.core.store.room import usable_bytes, used_bytes
 
-_FULL = (errno.ENOSPC, errno.EDQUOT)
 _OWN = 0o600
 """The mode of files: who else may write to them could change what was checked."""
 
@@ -69,6 +70,7 @@ class FolderStore:
         self._direct: bool | None = None
         self._files: DirectFiles | None = None
         self._memory = PageMemory()
+        self._patience = Patience()
 
     def write(self, batch: BatchId, tensors: Sequence[TensorSpec], fill: Fill) -> StoredBatch:
         """Make one batch: `fill` writes into its memory, then it appears under its final name."""
@@ -76,18 +78,16 @@ class FolderStore:
         making = folder / "making" / f"{batch.token}-{uuid.uuid4().hex}"
         name = batch_name(batch.run, batch.epoch, batch.index, batch.token)
         try:
-            if not self.root.exists():
-                make_private_folder(self.root)
-            making.parent.mkdir(parents=True, exist_ok=True)
-            (folder / "free").mkdir(exist_ok=True)
+            self._patience.call("mkdir", folder, partial(_make_folders, self.root, folder))
             made = self._make(making, batch, tensors, fill)
-            making.rename(self.root / name)
+            self._patience.call("rename", making, partial(making.rename, self.root / name))
         except BaseException as error:
-            lost = isinstance(error, FileNotFoundError) and not making.exists()
-            making.unlink(missing_ok=True)
+            lost = isinstance(error, FileNotFoundError) and not os.path.lexists(making)
+            with suppress(OSError):  # then it goes with its run
+                making.unlink(missing_ok=True)
             if lost:
                 raise Refused(f"batch {batch.index} was made by someone else meanwhile") from error
-            if isinstance(error, OSError) and error.errno in _FULL:
+            if isinstance(error, OSError) and is_full(error):
                 raise self._no_room(error) from error
             raise
         return StoredBatch(f"{self._url}/{name}", made.nbytes, made.checksum)
@@ -101,9 +101,10 @@ class FolderStore:
             made = fill_batch(file.memory, batch, tensors, fill)
             file.check_whole()
             if made.nbytes < nbytes:
-                os.truncate(making, made.nbytes)
+                self._shorten(making, made.nbytes)
             return made
-        self._open(making, nbytes)  # so that a full drive is found before the work is done
+        # So that a full drive is found before the work is done.
+        self._patience.wait_out(partial(self._open, making, nbytes))
         with self._memory.taken(nbytes) as memory, self._saving(making) as save:
             if self._codec is not Codec.OFF:
                 made = fill_batch(memory, batch, tensors, fill)
@@ -116,8 +117,11 @@ class FolderStore:
                 made = fill_batch(memory, batch, tensors, fill, filled=payload)
                 save(memory[:PAGE_BYTES], 0)
         if made.nbytes < nbytes:
-            os.truncate(making, made.nbytes)
+            self._shorten(making, made.nbytes)
         return made
+
+    def _shorten(self, making: Path, nbytes: int) -> None:
+        self._patience.call("truncate", making, partial(os.truncate, making, nbytes))
 
     @property
     def _maps_files(self) -> bool:
@@ -127,21 +131,26 @@ class FolderStore:
     def _is_direct(self) -> bool:
         """Whether its files are written past the page cache; found out once."""
         if self._direct is None:
-            in_memory = filesystem_at(self.root).in_memory
-            self._direct = not in_memory and direct_refusal(self.root) is None
+            self._direct = self._patience.call("open", self.root, partial(_takes_direct, self.root))
         return self._direct
 
     def _map(self, making: Path, nbytes: int) -> MappedFile:
         """Memory of a file to write: recycled where one lies free, else allocated."""
-        self._open(making, nbytes)
-        with making.open("r+b") as file:
-            return MappedFile(self._maps.map(file, nbytes), str(making))
+
+        def mapped() -> MappedFile:
+            self._open(making, nbytes)
+            with system_call("mmap", making), making.open("r+b") as file:
+                return MappedFile(self._maps.map(file, nbytes), str(making))
+
+        return self._patience.wait_out(mapped, self._maps.clear)
 
     def _open(self, making: Path, nbytes: int) -> None:
         """A file of a size to write: recycled where one lies free, else allocated."""
-        if not self._take_free(making, nbytes):
-            making.touch(_OWN)
-        with making.open("r+b") as file:
+        with system_call("open", making):
+            if not self._take_free(making, nbytes):
+                making.touch(_OWN)
+            opened = making.open("r+b")
+        with opened as file, system_call("fallocate", making):
             status = os.fstat(file.fileno())
             if other_writers(status) is not None:  # a reader would have to copy it
                 with suppress(PermissionError):
@@ -156,7 +165,8 @@ class FolderStore:
     def _saving(self, making: Path) -> Iterator[Callable[[memoryview, int], None]]:
         """Takes parts of a file to be written; all of them are when it ends."""
         self._files = self._files or DirectFiles()
-        descriptor = os.open(making, os.O_WRONLY | (os.O_DIRECT if self._is_direct else 0))
+        flags = os.O_WRONLY | (os.O_DIRECT if self._is_direct else 0)
+        descriptor = self._patience.call("open", making, partial(os.open, making, flags))
         try:
             with self._files.writing(descriptor) as save:
                 yield save
@@ -268,6 +278,17 @@ def fill_batch(
         clear_gaps(memory, tensors)
         filled(memory[:nbytes])
     return Made(nbytes, seal(memory[:nbytes], batch, tensors, folded=filled is not None))
+
+
+def _make_folders(root: Path, folder: Path) -> None:
+    if not root.exists():
+        make_private_folder(root)
+    (folder / "making").mkdir(parents=True, exist_ok=True)
+    (folder / "free").mkdir(exist_ok=True)
+
+
+def _takes_direct(root: Path) -> bool:
+    return not filesystem_at(root).in_memory and direct_refusal(root) is None
 
 
 def _save_payload(save: Callable[[memoryview, int], None], file: memoryview) -> None:

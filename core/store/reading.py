@@ -2,15 +2,18 @@
 
 import errno
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ddlp.core.batchfile import Array, BatchId, Head, unseal
 from ddlp.core.errors import DamagedBatch, DdlpError, MissingBatch, Unavailable
 from ddlp.core.maps import MappedFile, Maps
+from ddlp.core.passing import failed_words, is_passing
+from ddlp.core.patience import fault_of
 
-_GONE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ESTALE})
-_DAMAGED = frozenset({errno.EIO, errno.EISDIR, errno.EBADMSG, errno.EUCLEAN})
+_GONE = frozenset({errno.ENOENT, errno.ENOTDIR})
+_DAMAGED = frozenset({errno.EISDIR, errno.EBADMSG, errno.EUCLEAN})
 
 
 def check_expected(head: Head, expected: BatchId, checksum: int, location: str) -> None:
@@ -53,15 +56,14 @@ def map_batch(
     path: Path, maps: Maps, check: Callable[[os.stat_result], None] = lambda _: None
 ) -> MappedFile:
     """Map a finished batch, as large as it is; `check` sees the very file that is mapped."""
-    try:
-        with path.open("r+b" if maps.writable else "rb") as file:
-            status = os.fstat(file.fileno())
-            check(status)
-            if not status.st_size:
-                raise DamagedBatch(f"{path} is empty")
-            return MappedFile(maps.map(file, status.st_size), str(path))
-    except OSError as error:
-        raise unreadable(error, str(path)) from error
+    with reading("open", path):
+        file = path.open("r+b" if maps.writable else "rb")
+    with file, reading("mmap", path):
+        status = os.fstat(file.fileno())
+        check(status)
+        if not status.st_size:
+            raise DamagedBatch(f"{path} is empty")
+        return MappedFile(maps.map(file, status.st_size), str(path))
 
 
 def check_mapped(file: MappedFile, expected: BatchId, checksum: int) -> dict[str, Array]:
@@ -72,12 +74,22 @@ def check_mapped(file: MappedFile, expected: BatchId, checksum: int) -> dict[str
         file.check_whole()
 
 
-def unreadable(error: OSError, location: str) -> DdlpError:
-    """What it means that a file cannot be read: only a damaged or missing one is made again."""
+@contextmanager
+def reading(call: str, path: Path) -> Iterator[None]:
+    """Say what it means that a system call at a batch's file fails."""
+    try:
+        yield
+    except OSError as error:
+        raise _unreadable(error, call, path) from error
+
+
+def _unreadable(error: OSError, call: str, path: Path) -> DdlpError:
+    """Only what is damaged or missing is made again; what may pass is tried again."""
     if error.errno in _GONE:
-        return MissingBatch(f"{location} is gone")
+        return MissingBatch(f"{path} is gone")
+    if is_passing(error):
+        return fault_of(error, call, path)
+    words = failed_words(error, call, path)
     if error.errno in _DAMAGED:
-        return DamagedBatch(f"{location} cannot be read ({error.strerror})")
-    return Unavailable(
-        f"{location} cannot be read ({error.strerror}); check the rights and the mount of its store"
-    )
+        return DamagedBatch(words)
+    return Unavailable(f"{words}; check the rights and the mount of its store")

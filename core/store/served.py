@@ -24,13 +24,15 @@ import threading
 import time
 import weakref
 from collections.abc import Callable
+from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from ddlp.core.errors import InvalidInput, Unavailable
+from ddlp.core.errors import InvalidInput, SystemFault, Unavailable
+from ddlp.core.patience import Patience
 from ddlp.core.store.connections import Connections
 from ddlp.core.store.folder import release
 from ddlp.core.store.names import is_batch_name
@@ -47,6 +49,8 @@ _LEAST_BYTES_PER_S = 128 << 10
 _LOOK_S = 0.1
 """How often it is looked whether to stop."""
 _ACCEPT_PAUSE_S = 0.05
+_OPEN_S = 1.0
+"""So long errors that pass are waited for: a client asks again."""
 _NOT_THERE = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.EACCES, errno.ENXIO})
 _RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})", re.ASCII)
 _BEARER = "Bearer "
@@ -197,7 +201,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.connections.begin(self.connection)
         try:
             refusal = self._refusal()
-            file = None if refusal else open_batch(self.server.root, self._name)
+            file = None if refusal else self._open()
             if file is None:
                 self._say(refusal or HTTPStatus.NOT_FOUND)
                 return
@@ -205,8 +209,16 @@ class _Handler(BaseHTTPRequestHandler):
                 act(file)
             finally:
                 os.close(file)
+        except SystemFault as fault:
+            log.warning("a batch cannot be served now: %s", fault)
+            self._say(HTTPStatus.SERVICE_UNAVAILABLE)
         finally:
             self.server.connections.end(self.connection)
+
+    def _open(self) -> int | None:
+        root = self.server.root
+        found = partial(open_batch, root, self._name)
+        return Patience(_OPEN_S).call("open", root / self._name, found)
 
     @property
     def _name(self) -> str:

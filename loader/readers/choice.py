@@ -7,18 +7,28 @@ through a map. What this host does not see is fetched from the host that made it
 """
 
 import logging
+import os
 import socket
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Literal, get_args
 
 from ddlp.core.batchfile import BatchId
-from ddlp.core.errors import DdlpError, InvalidInput, MissingBatch, Unavailable
+from ddlp.core.errors import (
+    DamagedBatch,
+    DdlpError,
+    InvalidInput,
+    MissingBatch,
+    SystemFault,
+    Unavailable,
+)
 from ddlp.core.filesystem import direct_read_refusal, filesystem_at
 from ddlp.core.messages import FedBatch
+from ddlp.core.patience import Patience
 from ddlp.core.store import path_of
-from ddlp.core.store.reading import unreadable
+from ddlp.core.store.reading import reading
 from ddlp.core.types import Prong, ReadPath
 from ddlp.loader.buffers import Buffers
 from ddlp.loader.readers.base import Loaded, Reader, ReadsAhead, Wanted
@@ -32,6 +42,9 @@ from ddlp.loader.readers.mapped import MappedReader, NotByMap
 from ddlp.loader.readers.s3 import S3Reader
 
 Preference = Literal["auto", "mmap", "direct", "gds"]
+
+_BOUND_S = 8.0
+"""How long errors that pass are waited for, at one batch."""
 
 log = logging.getLogger(__name__)
 
@@ -76,6 +89,7 @@ class Readers:
     ) -> None:
         self._options = options
         self._buffers = buffers
+        self._patience = Patience(_BOUND_S)
         self._host = socket.gethostname()
         self._made: dict[ReadPath, Reader] = {}
         self._chosen: dict[Path, Choice] = {}
@@ -83,7 +97,19 @@ class Readers:
         self._gds_refusal = options.check_gds()
 
     def read(self, fed: FedBatch, expected: BatchId) -> Loaded:
-        """Read a batch and check that it is the one that was committed."""
+        """Read a batch and check that it is the one that was committed.
+
+        Errors of the moment are waited out. A drive that goes on refusing this one file may have
+        lost it: then it is damaged, as is said once; after that the fault lies here.
+        """
+        try:
+            return self._patience.wait_out(partial(self._read, fed, expected), self._relieve)
+        except SystemFault as fault:
+            if fault.perhaps_lost:
+                raise DamagedBatch(str(fault)) from fault
+            raise
+
+    def _read(self, fed: FedBatch, expected: BatchId) -> Loaded:
         choice, wanted = self._choose(fed, expected)
         if fed.prong is Prong.CSD and choice.path is not ReadPath.GDS and self._options.require_gds:
             raise _no_gds(f"batch {fed.index} would be read by {choice.path}: {choice.reason}")
@@ -119,6 +145,11 @@ class Readers:
             return False
         return not self._sees(fed) and self._would_see(fed)
 
+    def _relieve(self) -> None:
+        """Let go of descriptors and mappings that are only kept to be quick."""
+        if ReadPath.MMAP in self._made:
+            self._made[ReadPath.MMAP].close()
+
     def close(self) -> None:
         """Let go of connections and memory."""
         for reader in self._made.values():
@@ -151,11 +182,18 @@ class Readers:
         )
 
     def _sees(self, fed: FedBatch) -> bool:
-        """Whether the file is here. That its folder is says little: hosts may use the same path."""
+        """Whether the file is here. That its folder is says little: hosts may use the same path.
+
+        One that this user may not read is not, where its worker serves it.
+        """
+        path = _file(fed)
         try:
-            return _file(fed).exists()
-        except PermissionError:
+            self._patience.call("stat", path, path.stat)
+        except (FileNotFoundError, NotADirectoryError):
             return False
+        except PermissionError:
+            return fed.served is None
+        return fed.served is None or os.access(path, os.R_OK)
 
     def _would_see(self, fed: FedBatch) -> bool:
         """Whether a file that is not here is gone, rather than on another host."""
@@ -166,10 +204,8 @@ class Readers:
     def _choose_local(self, path: Path) -> Choice:
         store = path.parent.parent
         if store not in self._chosen:
-            try:
+            with reading("open", path):
                 self._chosen[store] = self._probe(path)
-            except OSError as error:
-                raise unreadable(error, str(path)) from error
         return self._chosen[store]
 
     def _probe(self, path: Path) -> Choice:

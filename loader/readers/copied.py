@@ -7,7 +7,7 @@ import numpy as np
 
 from ddlp.core.batchfile import Array
 from ddlp.core.errors import DamagedBatch
-from ddlp.core.store.reading import check_batch, unreadable
+from ddlp.core.store.reading import check_batch, reading
 from ddlp.core.types import ReadPath
 from ddlp.loader.buffers import Buffers
 from ddlp.loader.readers.base import Loaded, Wanted
@@ -26,14 +26,13 @@ class CopyReader:
         """Copy a batch and check it."""
         path = find_file(wanted)
         memory: Array = self._buffers.take((wanted.nbytes,), np.dtype(np.uint8))
-        try:
+        with reading("open", path):
             descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
+        try:
+            with reading("read", path):
                 done = _read(descriptor, memory.data)
-            finally:
-                os.close(descriptor)
-        except OSError as error:
-            raise unreadable(error, str(path)) from error
+        finally:
+            os.close(descriptor)
         if done != wanted.nbytes:
             raise DamagedBatch(f"{path} has {done} bytes, not {wanted.nbytes}")
         arrays = check_batch(memory.data, wanted.batch, wanted.checksum, str(path))

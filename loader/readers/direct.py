@@ -11,7 +11,7 @@ import xxhash
 from ddlp.core.batchfile import PAGE_BYTES, Array, aligned
 from ddlp.core.direct import DirectFiles, Reading
 from ddlp.core.errors import DamagedBatch, DdlpError
-from ddlp.core.store.reading import check_batch, unreadable
+from ddlp.core.store.reading import check_batch, reading
 from ddlp.core.types import ReadPath
 from ddlp.loader.buffers import Buffers
 from ddlp.loader.readers.base import Loaded, Wanted
@@ -68,10 +68,8 @@ class DirectReader:
         """Read a batch and check it."""
         begun = self._begun.pop(wanted.location, None) or self._begin(wanted)
         payload = _Payload()
-        try:
+        with reading("read", begun.path):
             found = begun.reading.finish(payload.add)
-        except OSError as error:
-            raise unreadable(error, str(begun.path)) from error
         if found != wanted.nbytes:
             raise DamagedBatch(f"{begun.path} has {found} bytes, not {wanted.nbytes}")
         arrays = check_batch(
@@ -94,8 +92,5 @@ class DirectReader:
         path = find_file(wanted)
         blocks = aligned(wanted.nbytes)
         buffer = self._buffers.take((max(blocks, _LEAST_BYTES),), np.dtype(np.uint8))
-        try:
-            reading = self._files.begin_read(path, buffer.data[:blocks])
-        except OSError as error:
-            raise unreadable(error, str(path)) from error
-        return _Begun(path, buffer, reading)
+        with reading("open", path):
+            return _Begun(path, buffer, self._files.begin_read(path, buffer.data[:blocks]))

@@ -20,7 +20,7 @@ from ddlp.core.batchfile import PAGE_BYTES, Array, Head, Placed, parse_head
 from ddlp.core.codecs import Codec
 from ddlp.core.errors import DamagedBatch, Unavailable
 from ddlp.core.fold import fold
-from ddlp.core.store.reading import check_expected, unreadable
+from ddlp.core.store.reading import check_expected, reading
 from ddlp.core.types import ReadPath
 from ddlp.loader.readers.base import Loaded, Wanted
 from ddlp.loader.readers.device_fold import DeviceFold
@@ -87,18 +87,15 @@ class GdsReader:
     def read(self, wanted: Wanted) -> Loaded:
         """Read a batch and check it; raises `NotByGds` where another path must be taken."""
         path = find_file(wanted)
-        try:
-            with self._opened(path, wanted) as file:
-                rest = _rest_of(file)
-                block = self._memory.take(file.span_bytes)
-                try:
-                    self._fetch(file, block)
-                    self._check(file, rest, block)
-                except BaseException:
-                    self._memory.put(block)
-                    raise
-        except OSError as error:
-            raise unreadable(error, str(path)) from error
+        with reading("read", path), self._opened(path, wanted) as file:
+            rest = _rest_of(file)
+            block = self._memory.take(file.span_bytes)
+            try:
+                self._fetch(file, block)
+                self._check(file, rest, block)
+            except BaseException:
+                self._memory.put(block)
+                raise
         tensors: dict[str, Array | torch.Tensor] = {"images": _images(file.images, block)}
         tensors.update(_arrays(file, rest))
         return Loaded(tensors, wanted.nbytes, partial(self._give_back, path, block), borrowed=True)
@@ -114,7 +111,8 @@ class GdsReader:
 
     @contextmanager
     def _opened(self, path: Path, wanted: Wanted) -> Iterator[_OpenFile]:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with reading("open", path):
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             refused = self._refused.get(os.fstat(descriptor).st_dev)
             if refused is not None:

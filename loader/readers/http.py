@@ -1,7 +1,8 @@
 """Reads a batch from the host that made it, over a connection that is kept; resumes what broke off.
 
 A host that cannot be reached any more has taken its batches with it: they are missing, and are made
-again elsewhere. One that refuses the token is a fault of the set-up, and said so.
+again elsewhere. One that refuses the token is a fault of the set-up, and said so. What this process
+has run out of says nothing of the host.
 """
 
 import http.client
@@ -16,6 +17,8 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from ddlp.core.errors import DamagedBatch, InvalidInput, MissingBatch, Unavailable
+from ddlp.core.passing import is_own
+from ddlp.core.patience import fault_of
 from ddlp.core.store.reading import check_batch
 from ddlp.core.types import ReadPath
 from ddlp.loader.buffers import Buffers
@@ -123,6 +126,8 @@ class HttpReader:
             try:
                 _receive(host, wanted, progress, deadline)
             except (_LaterError, *_DROPPED) as error:
+                if isinstance(error, OSError) and is_own(error):
+                    raise fault_of(error, "connect", wanted.location) from error
                 if kept and isinstance(error, ConnectionError | http.client.BadStatusLine):
                     continue  # it was closed while nothing was asked: that says nothing
                 failures += 1

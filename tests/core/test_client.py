@@ -1,6 +1,8 @@
 """The client against a real server: answers, errors by status, dropped connections, patience."""
 
+import errno
 import json
+import os
 import socket
 import threading
 from collections.abc import Callable, Iterator
@@ -376,3 +378,27 @@ def test_a_server_that_never_answers_is_unavailable_in_the_end(server: Server) -
 def test_an_address_that_is_none_is_refused_at_once(url: str) -> None:
     with pytest.raises(InvalidInput, match="is not an address of a server; write http://HOST:PORT"):
         Client(url)
+
+
+def test_what_this_process_has_run_out_of_is_not_laid_to_the_server(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(socket, "create_connection", refuse)
+    with pytest.raises(Unavailable) as caught:
+        Client(server.url, patience_s=0).get("/runs")
+    assert str(caught.value).startswith(f"connect of {server.url} failed with EMFILE (Too many")
+
+
+def test_what_fails_here_while_an_answer_is_read_is_not_laid_to_the_server(
+    server: Server, client: Client
+) -> None:
+    def copy() -> None:
+        with client.stream("/x") as found:
+            found.read(1)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(OSError, match="No space left"):
+        copy()

@@ -12,6 +12,7 @@ import pytest
 
 from ddlp.core import direct
 from ddlp.core.direct import DirectFiles, PageMemory, page_memory
+from ddlp.core.errors import SystemFault
 from ddlp.core.filesystem import direct_refusal
 
 SLICE = 64 << 10
@@ -93,10 +94,12 @@ def test_a_write_that_is_refused_in_the_middle_says_why(
 
 
 def test_a_drive_that_takes_nothing_does_not_keep_us_for_ever(
-    files: DirectFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    impatient: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    files = DirectFiles()
     monkeypatch.setattr(os, "pwrite", lambda *_: 0)
-    with pytest.raises(OSError, match="nothing was written at byte 0"):
+    said = rf"pwrite of {tmp_path}/file failed with EIO \(nothing was written at byte 0\)"
+    with pytest.raises(SystemFault, match=said):
         save(files, tmp_path / "file", filled(4096))
 
 

@@ -1,5 +1,6 @@
 """What a worker process does with one message: claim, make, report, or leave it."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -10,10 +11,10 @@ from typing import Any
 import pytest
 
 from ddlp.core.energy import PowerModel
-from ddlp.core.errors import BadSample, Conflict, NoRoom, NotFound, Unavailable
-from ddlp.core.messages import Claim, Claimed, Denied, Granted, Lease, Reports
+from ddlp.core.errors import BadSample, Conflict, NoRoom, NotFound, SystemFault, Unavailable
+from ddlp.core.messages import Claim, Claimed, Denied, Granted, Lease, Reported, Reports
 from ddlp.core.schedule import Made
-from ddlp.core.store import StoreAddress
+from ddlp.core.store import FolderStore, StoreAddress
 from ddlp.core.types import DeviceKind, Prong
 from ddlp.workers.device import WorkerDevice
 from ddlp.workers.tasks import Bench
@@ -42,6 +43,8 @@ class Server:
         self.reports: list[Reports] = []
         self.held: dict[int, int] = {}
         """Which process has a lease, by index."""
+        self.late: set[int] = set()
+        """Which batches come too late."""
         self.lasts_s = 60.0
         self.error: Exception | None = None
 
@@ -54,7 +57,9 @@ class Server:
     def post(self, path: str, body: Claim | Reports) -> Any:
         if isinstance(body, Reports):
             self.reports.append(body)
-            return {"denied": []}
+            late = [entry.lease for entry in body.made if entry.lease.index in self.late]
+            denied = [Denied(lease=given, reason="too late") for given in late]
+            return Reported(denied=denied).model_dump(mode="json")
         assert path == "/leases/claim"
         self.claims.append(body)
         if self.error is not None:
@@ -198,6 +203,7 @@ def test_a_lease_whose_time_is_up_is_not_begun(
         (BadSample("a.jpg is truncated"), True, False),
         (NoRoom("the store is full"), False, True),
         (Conflict("odd"), False, False),
+        (SystemFault("open of /a/file failed with EMFILE"), False, False),
         (ZeroDivisionError("odder"), False, False),
     ],
 )
@@ -218,3 +224,15 @@ def test_a_batch_that_nobody_can_be_told_of_is_dropped(
     maker.error = error
     assert handle(0, 1) == ([], [])
     assert maker.made == [0, 1]
+
+
+def test_what_cannot_be_cleared_away_does_not_end_the_reports(
+    handle: Handle, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr(FolderStore, "discard", refuse)
+    server.late = {0}
+    assert handle(0) == ([0], [])
+    assert handle(1) == ([0, 1], [])

@@ -1,14 +1,21 @@
 """A worker opens the server's index where it sees it, and fetches a copy where it does not."""
 
+import errno
 import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO, cast
 
 import pytest
 
 from ddlp.core.client import Client
 from ddlp.core.dataset import DatasetIndex
-from ddlp.core.errors import NotFound
+from ddlp.core.errors import NoRoom, NotFound
 from ddlp.core.messages import WorkSpec
+from ddlp.workers import indexes as indexes_module
 from ddlp.workers.indexes import Indexes
 from tests.conftest import UpProcess
 from tests.end_to_end.trainer import new_run
@@ -66,3 +73,42 @@ def test_a_run_that_is_not_there_says_so(api: Client, spec: WorkSpec, tmp_path: 
     with pytest.raises(NotFound, match="there is no run"):
         Indexes(api, tmp_path / "cache", {}).local(WorkSpec.model_validate(gone))
     assert not (tmp_path / "cache").exists()
+
+
+class Server:
+    """Has an index to give, for which there may be no room here."""
+
+    def __init__(self, errors: list[int]) -> None:
+        self.errors, self.asked = errors, 0
+
+    @contextmanager
+    def stream(self, route: str) -> Iterator[BinaryIO]:
+        self.asked += 1
+        yield BytesIO()
+
+    def relocate(self, source: BinaryIO, copy: Path, *_: object) -> None:
+        if self.errors:
+            number = self.errors.pop()
+            raise OSError(number, os.strerror(number))
+        copy.parent.mkdir(parents=True)
+        copy.touch()
+
+
+def fetch(server: Server, cache: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(indexes_module, "relocate", server.relocate)
+    return Indexes(cast("Client", server), cache, {}).find(Path("/not/here"), "v", "/index")
+
+
+def test_a_copy_is_asked_for_again_once_an_error_has_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = Server([errno.EIO, errno.EMFILE])
+    assert fetch(server, tmp_path / "cache", monkeypatch).exists()
+    assert server.asked == 3
+
+
+def test_a_copy_that_finds_no_room_is_no_fault_of_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(NoRoom, match=rf"write of {tmp_path}/cache/\w+ failed with ENOSPC"):
+        fetch(Server([errno.ENOSPC]), tmp_path / "cache", monkeypatch)

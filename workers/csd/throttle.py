@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import ClassVar, Protocol
 
 from ddlp.core.errors import InvalidInput
+from ddlp.core.passing import is_passing
 from ddlp.core.process import is_alive
 
 _PREFIX = "ddlp-csd-"
@@ -137,6 +138,8 @@ class Cgroup(ABC):
             if self._is_set() and str(self.pid) in members:
                 return None
         except OSError as error:
+            if is_passing(error):
+                return None  # that says nothing of the group
             return f"its cgroup {self.group} cannot be read ({error.strerror})"
         return f"its cgroup {self.group} was changed by someone else; start the worker anew"
 

@@ -1,6 +1,7 @@
 """The kinds of datasets, and which of them lies at a path."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 from ddlp.core.dataset.check import reason_of
@@ -16,6 +17,8 @@ from ddlp.core.dataset.sources.packed import PackedSource
 from ddlp.core.dataset.sources.splits import refuse_splits
 from ddlp.core.dataset.sources.tar import COMPRESSED, TarSource
 from ddlp.core.errors import InvalidInput
+from ddlp.core.passing import is_passing
+from ddlp.core.patience import Patience
 from ddlp.core.urls import refuse_address
 
 __all__ = ["SOURCES", "Source", "recognise"]
@@ -42,7 +45,10 @@ _TAKEN = (
 def recognise(uri: Path, options: ScanOptions) -> Source:
     """The source at a path, told by its ending or by what the folder holds."""
     refuse_address(uri)
-    uri = uri.absolute()
+    return Patience().call("open", uri, partial(_recognise, uri.absolute(), options))
+
+
+def _recognise(uri: Path, options: ScanOptions) -> Source:
     try:
         if not os.path.lexists(uri) or not uri.exists():
             raise InvalidInput(f"{uri} does not exist; {_TAKEN}")
@@ -50,6 +56,8 @@ def recognise(uri: Path, options: ScanOptions) -> Source:
         if kind is FolderSource and not options.as_classes:
             refuse_splits(uri)
     except OSError as error:
+        if is_passing(error):
+            raise
         raise InvalidInput(f"{error.filename or uri}: {reason_of(error)}") from error
     return kind(uri, options)
 

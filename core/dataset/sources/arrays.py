@@ -5,6 +5,7 @@ once into a file beside the index.
 """
 
 import os
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -26,6 +27,7 @@ from ddlp.core.dataset.sources.pixels import (
 )
 from ddlp.core.dataset.writer import IndexHead, IndexWriter, PixelPlace
 from ddlp.core.errors import InvalidInput
+from ddlp.core.patience import Patience, system_call
 
 _PAIRS = (
     ("x", "y"),
@@ -134,7 +136,8 @@ class ArraySource(Source):
             for path in files.paths:
                 self._fence.check(str(path))
                 try:
-                    labels = _copy_cifar(path, files, out, writer, progress)
+                    with system_call("read", path):
+                        labels = _copy_cifar(path, files, out, writer, progress)
                 except (OSError, ValueError) as error:
                     writer.reject(shown(os.fsencode(path)), reason_of(error))
                     progress.add(found=1, done=1, rejected=1, current=str(path))
@@ -168,7 +171,7 @@ def _copy_cifar(
 
 def _regular(path: Path) -> os.stat_result:
     try:
-        with open_regular(str(path)) as file:
+        with Patience().call("open", path, partial(open_regular, str(path))) as file:
             return os.fstat(file.fileno())
     except (OSError, ValueError) as error:
         raise InvalidInput(f"{path}: {reason_of(error)}") from error

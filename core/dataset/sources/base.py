@@ -4,6 +4,7 @@ import os
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,14 +12,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ddlp.core.dataset.check import reason_of
-from ddlp.core.dataset.files import raise_if_passing, shown
+from ddlp.core.dataset.files import shown
 from ddlp.core.dataset.layout import SampleRow
 from ddlp.core.dataset.parallel import in_order
 from ddlp.core.dataset.progress import Progress, ScanOptions
 from ddlp.core.dataset.spool import Spool
 from ddlp.core.dataset.writer import IndexHead, IndexWriter
-from ddlp.core.errors import InvalidInput
+from ddlp.core.errors import InvalidInput, SystemFault
 from ddlp.core.image import ImageHead
+from ddlp.core.passing import is_passing
+from ddlp.core.patience import Patience, fault_of
 
 _CHUNK = 32
 _REPORT_AFTER = 1000
@@ -38,6 +41,7 @@ class Source(ABC):
     def __init__(self, uri: Path, options: ScanOptions) -> None:
         self.uri = uri
         self.options = options
+        self.patience = Patience()
 
     @property
     @abstractmethod
@@ -132,12 +136,23 @@ class EncodedSource(Source):
     def _judge(self, listed: tuple[bytes, SampleRow]) -> tuple[bytes, SampleRow, str | None]:
         name, row = listed
         try:
-            return name, self.inspect(name, row), None
+            return name, self.patience.wait_out(partial(self._inspect, name, row)), None
         except InvalidInput:
             raise
+        except SystemFault as fault:
+            if not fault.perhaps_lost:
+                raise
+            return name, row, str(fault)
         except Exception as error:  # the border to the decoders, which raise whatever they like
-            raise_if_passing(error, self.show(name, row))
             return name, row, reason_of(error)
+
+    def _inspect(self, name: bytes, row: SampleRow) -> SampleRow:
+        try:
+            return self.inspect(name, row)
+        except OSError as error:
+            if is_passing(error):
+                raise fault_of(error, "read", self.show(name, row)) from error
+            raise
 
     def _take(
         self,

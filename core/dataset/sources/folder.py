@@ -3,6 +3,7 @@
 import os
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from ddlp.core.dataset.check import reason_of
@@ -14,6 +15,7 @@ from ddlp.core.dataset.sources.base import Classes, Listing, counted, named
 from ddlp.core.dataset.sources.links import Links
 from ddlp.core.dataset.sources.loose import LooseSource
 from ddlp.core.errors import InvalidInput
+from ddlp.core.passing import is_passing
 
 
 class FolderSource(LooseSource):
@@ -112,7 +114,7 @@ class FolderSource(LooseSource):
             listing.reject(shown(os.fsencode(path)), why)
             return folder, iter(()), above
         try:
-            names, links = _entries(path)
+            names, links = self.patience.call("list", path, partial(_entries, path))
         except OSError as error:
             listing.reject(shown(os.fsencode(path)), reason_of(error))
             return folder, iter(()), above
@@ -144,5 +146,7 @@ def _entries(folder: str) -> tuple[list[str], set[str]]:
 def _is_folder(entry: "os.DirEntry[str]") -> bool:
     try:
         return entry.is_dir()
-    except OSError:
+    except OSError as error:
+        if is_passing(error):
+            raise
         return False

@@ -14,6 +14,7 @@ from ddlp.core.dataset.layout import SampleRow
 from ddlp.core.dataset.sources.base import Classes, Listing, named
 from ddlp.core.dataset.sources.loose import LooseSource
 from ddlp.core.errors import InvalidInput, Unavailable
+from ddlp.core.patience import system_call
 
 _COLUMNS = ("path", "label")
 _MAX_LINE = 1 << 20
@@ -65,13 +66,14 @@ class ManifestSource(LooseSource):
         book = LabelBook(as_classes=self.options.as_classes)
         columns: dict[str, None] = {}
         try:
-            for line, path, label in READERS[self.uri.suffix.lower()](self.uri, columns):
-                try:
-                    name = _name(path)
-                    number = book.number(label, f"{self.uri}:{line}")
-                    listing.add(name, SampleRow(0, 0, label=number))
-                except ValueError as error:
-                    listing.reject(f"{self.uri}:{line}", str(error))
+            with system_call("read", self.uri):
+                for line, path, label in READERS[self.uri.suffix.lower()](self.uri, columns):
+                    try:
+                        name = _name(path)
+                        number = book.number(label, f"{self.uri}:{line}")
+                        listing.add(name, SampleRow(0, 0, label=number))
+                    except ValueError as error:
+                        listing.reject(f"{self.uri}:{line}", str(error))
         except (OSError, ValueError) as error:
             raise InvalidInput(f"{self.uri}: {reason_of(error)}") from error
         for note in _notes(columns):

@@ -10,10 +10,11 @@ import itertools
 import json
 import os
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 from ddlp.core.dataset.check import reason_of
-from ddlp.core.dataset.files import Fence, open_regular, raise_if_passing, read_at, shown
+from ddlp.core.dataset.files import Fence, open_regular, read_at, shown
 from ddlp.core.dataset.index import PACKED
 from ddlp.core.dataset.parallel import in_order
 from ddlp.core.dataset.progress import Progress, ScanOptions
@@ -21,6 +22,7 @@ from ddlp.core.dataset.shards import Foot, checksum, open_shard, parse_shard_nam
 from ddlp.core.dataset.sources.base import Source
 from ddlp.core.dataset.writer import IndexHead, IndexWriter
 from ddlp.core.errors import InvalidInput
+from ddlp.core.patience import Patience
 
 _CHUNK = 32
 _NAMED = 3
@@ -93,7 +95,8 @@ class PackedSource(Source):
 def find_shards(folder: Path) -> Iterator[Path]:
     """The shards in a folder in their order; all of one packing must be there, and no others."""
     try:
-        found = sorted(filter(None, map(parse_shard_name, os.listdir(folder))))
+        names = Patience().call("list", folder, partial(os.listdir, folder))
+        found = sorted(filter(None, map(parse_shard_name, names)))
     except OSError as error:
         raise InvalidInput(f"{folder} cannot be read ({error.strerror})") from error
     if not found:
@@ -118,9 +121,8 @@ def find_shards(folder: Path) -> Iterator[Path]:
 def sound_shard(path: Path) -> tuple[Foot, os.stat_result]:
     """The foot of a shard, and the state of its file; it must be whole."""
     try:
-        return open_shard(path)
+        return Patience().call("read", path, partial(open_shard, path))
     except (OSError, ValueError) as error:
-        raise_if_passing(error, str(path))
         raise InvalidInput(
             f"{path} cannot be used as a shard: {reason_of(error)}; {_AGAIN}"
         ) from error

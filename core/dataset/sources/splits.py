@@ -10,6 +10,7 @@ from pathlib import Path
 
 from ddlp.core.dataset.files import is_image
 from ddlp.core.errors import InvalidInput
+from ddlp.core.passing import is_passing
 
 NAMES = frozenset(
     {"train", "training", "val", "valid", "validation", "dev", "test", "testing", "eval"}
@@ -112,6 +113,8 @@ def _some(folder: Path) -> Iterator[str]:
     try:
         with os.scandir(folder) as entries:
             names = [entry.name for entry in islice(entries, _MOST_READ)]
-    except OSError:
+    except OSError as error:
+        if is_passing(error):
+            raise
         return iter(())
     return (name for name in names if not name.startswith("."))

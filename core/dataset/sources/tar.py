@@ -11,6 +11,7 @@ import os
 import re
 from collections import Counter
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,7 +20,6 @@ from ddlp.core.dataset.files import (
     IMAGE_SUFFIXES,
     Fence,
     open_regular,
-    raise_if_passing,
     read_at,
     shown,
 )
@@ -30,6 +30,7 @@ from ddlp.core.dataset.sources.base import Classes, EncodedSource, Listing, coun
 from ddlp.core.dataset.sources.splits import is_split
 from ddlp.core.dataset.tar_members import Member, TarMembers
 from ddlp.core.errors import InvalidInput
+from ddlp.core.patience import system_call
 
 COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.zst")
 _MAX_LABEL = 1 << 20
@@ -71,10 +72,10 @@ class TarSource(EncodedSource):
         for path in tar_files(self.uri):
             self._fence.check(str(path))
             try:
-                with open_regular(str(path)) as file:
+                file = self.patience.call("open", path, partial(open_regular, str(path)))
+                with file, system_call("read", path):
                     self._list_shard(path, file, listing, book)
             except (OSError, ValueError) as error:
-                raise_if_passing(error, str(path))
                 listing.reject(shown(os.fsencode(path)), reason_of(error))
         if self._others:
             listing.note(f"Members that are ignored, by their endings: {counted(self._others)}.")

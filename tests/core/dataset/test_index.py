@@ -1,6 +1,7 @@
 """The index: what was collected comes back from a mapped file, and its version names it."""
 
 import contextlib
+import errno
 import json
 import os
 import random
@@ -18,7 +19,7 @@ from hypothesis import strategies as st
 from ddlp.core.dataset import DatasetIndex, IndexSummary, Rejected, delete_index
 from ddlp.core.dataset.layout import ROW, SECTIONS, SampleRow, padding
 from ddlp.core.dataset.writer import IndexHead, index_writer
-from ddlp.core.errors import InvalidInput
+from ddlp.core.errors import InvalidInput, SystemFault
 from ddlp.core.maps import OUTLIVES_LOSS
 from tests.core.dataset.making import index_of, labels, names, picture, put
 
@@ -283,6 +284,69 @@ def test_an_index_that_grew_is_refused(tmp_path: Path) -> None:
 def test_an_index_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match=r"none\.idx is not a dataset index.*No such file"):
         DatasetIndex(tmp_path / "none.idx")
+
+
+def refuse(monkeypatch: pytest.MonkeyPatch, number: int, times: int) -> None:
+    """Have opening a file fail so often."""
+    real, left = Path.open, [number] * times
+
+    def fail(path: Path, *arguments: Any, **options: Any) -> Any:
+        if left:
+            raise OSError(left.pop(), os.strerror(number), str(path))
+        return real(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", fail)
+
+
+PASSING = [errno.EIO, errno.EMFILE, errno.ENOMEM, errno.ESTALE]
+
+
+@pytest.mark.parametrize("number", PASSING)
+def test_an_index_is_opened_once_an_error_has_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    Made().write(tmp_path / "pets.idx")
+    refuse(monkeypatch, number, 5)
+    assert DatasetIndex(tmp_path / "pets.idx").samples == 3
+
+
+@pytest.mark.parametrize("number", PASSING)
+def test_an_error_that_stays_is_not_taken_for_a_wrong_index(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, impatient: None, number: int
+) -> None:
+    path = tmp_path / "pets.idx"
+    Made().write(path)
+    refuse(monkeypatch, number, 9999)
+    with pytest.raises(SystemFault) as caught:
+        DatasetIndex(path)
+    assert f"open of {path} failed with {errno.errorcode[number]} (" in str(caught.value)
+    assert "rescan" not in str(caught.value)
+
+
+def test_an_index_that_may_not_be_read_is_named_with_the_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "pets.idx"
+    refuse(monkeypatch, errno.EACCES, 1)
+    with pytest.raises(InvalidInput, match=rf"open of {path} failed with EACCES .*the right to"):
+        DatasetIndex(path)
+
+
+@pytest.mark.parametrize("number", PASSING)
+def test_a_row_is_read_once_an_error_has_passed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    Made().write(tmp_path / "pets.idx")
+    index = DatasetIndex(tmp_path / "pets.idx")
+    real, left = os.pread, [number] * 5
+
+    def fail(*arguments: Any) -> bytes:
+        if left:
+            raise OSError(left.pop(), os.strerror(number))
+        return real(*arguments)
+
+    monkeypatch.setattr(os, "pread", fail)
+    assert index.name(1) == "/data/pets/cat/ä ö.jpg"
 
 
 def use(path: Path) -> None:

@@ -5,13 +5,14 @@ import itertools
 import os
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from ddlp.core.dataset import ScanOptions, ScanProgress, scan
+from ddlp.core.dataset import DatasetIndex, ScanOptions, ScanProgress, scan
 from ddlp.core.dataset import progress as progress_module
 from ddlp.core.dataset.sources import loose
-from ddlp.core.errors import Conflict, InvalidInput, Unavailable
+from ddlp.core.errors import Conflict, InvalidInput, SystemFault
 from ddlp.core.image import ImageHead
 from tests.core.dataset.making import index_of, names, picture, put, rejected
 
@@ -158,7 +159,7 @@ def test_options_that_cannot_be_are_refused(options: dict[str, object], said: st
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ESTALE])
 def test_a_machine_in_trouble_stops_a_scan_instead_of_dropping_samples(
-    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, impatient: None, number: int
 ) -> None:
     real = os.pread
 
@@ -168,6 +169,26 @@ def test_a_machine_in_trouble_stops_a_scan_instead_of_dropping_samples(
         return real(fd, size, at)
 
     monkeypatch.setattr(os, "pread", failing)
-    with pytest.raises(Unavailable, match="cannot be read now"):
+    name = errno.errorcode[number]
+    with pytest.raises(SystemFault, match=rf"read of {many}/.*\.jpg failed with {name} \("):
         scan(many, tmp_path / "index")
     assert not (tmp_path / "index").exists()
+
+
+def test_trouble_that_passes_leaves_no_trace_in_a_scan(
+    many: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real, failed = os.open, []
+
+    def failing(path: Any, *arguments: Any, **options: Any) -> int:
+        if os.fsdecode(path).endswith(".jpg") and len(failed) < 5:
+            failed.append(path)
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return real(path, *arguments, **options)
+
+    scan(many, tmp_path / "before")
+    monkeypatch.setattr(os, "open", failing)
+    scan(many, tmp_path / "index")
+    assert len(failed) == 5
+    before, index = (DatasetIndex(tmp_path / name) for name in ("before", "index"))
+    assert (index.version, index.rejected) == (before.version, before.rejected)

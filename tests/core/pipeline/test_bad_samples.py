@@ -1,14 +1,18 @@
 """Bad samples: named with the reason, left out, or replaced by others of their class."""
 
+import errno
 import io
+import os
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from ddlp.core.dataset import DatasetIndex
-from ddlp.core.errors import BadSample, DdlpError
+from ddlp.core.errors import BadSample, DdlpError, SystemFault
 from ddlp.core.mishap import Mishap
 from ddlp.core.pipeline import kept
 from ddlp.core.types import BadPolicy
@@ -115,6 +119,62 @@ class LongNames(DatasetIndex):
 
     def name(self, sample: int) -> str:
         return "\0name" * 2000
+
+
+Opening = Callable[[Callable[[str], bool], int], None]
+
+
+@pytest.fixture
+def refusing(monkeypatch: pytest.MonkeyPatch) -> Opening:
+    """Have the opening of samples fail, for those that are chosen."""
+    real = os.open
+
+    def refuse(chosen: Callable[[str], bool], number: int) -> None:
+        def fail(path: Any, *arguments: Any, **options: Any) -> int:
+            if os.fsdecode(path).endswith(".png") and chosen(os.fsdecode(path)):
+                raise OSError(number, os.strerror(number))
+            return real(path, *arguments, **options)
+
+        monkeypatch.setattr(os, "open", fail)
+
+    return refuse
+
+
+@pytest.fixture
+def four(tmp_path: Path) -> DatasetIndex:
+    return dataset(tmp_path, *(encoded(smooth(40 + n, 40)) for n in range(4)))
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ENOMEM, errno.ESTALE])
+def test_an_error_that_passes_makes_no_bad_sample(
+    four: DatasetIndex, refusing: Opening, number: int
+) -> None:
+    before = fill(engine(four, MIDDLE), 0, 1, 2, 3)
+    left = [number] * 5
+    refusing(lambda _: bool(left and left.pop()), number)
+    np.testing.assert_array_equal(fill(engine(four, MIDDLE), 0, 1, 2, 3), before)
+    assert not left
+
+
+def test_a_sample_that_its_drive_has_lost_is_bad_by_name(
+    impatient: None, four: DatasetIndex, refusing: Opening
+) -> None:
+    refusing(lambda path: path.endswith("001.png"), errno.EIO)
+    out = np.zeros((4, 16, 16, 3), np.uint8)
+    careful = engine(DatasetIndex(four.path), MIDDLE, on_bad=BadPolicy.SKIP)
+    (mishap,) = careful.fill(0, np.arange(4), out)
+    assert four.name(mishap.sample).endswith("001.png")
+    assert f"read of {mishap.name} failed with EIO (Input/output error)" in mishap.reason
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])
+def test_a_machine_in_trouble_makes_no_bad_samples(
+    impatient: None, four: DatasetIndex, refusing: Opening, number: int
+) -> None:
+    refusing(lambda _: True, number)
+    name = errno.errorcode[number]
+    with pytest.raises(SystemFault, match=rf"read of /.*\.png failed with {name} \("):
+        fill(engine(DatasetIndex(four.path), MIDDLE, on_bad=BadPolicy.SKIP), 0, 1, 2, 3)
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ddlp.core.errors import NoRoom
+from ddlp.core.errors import NoRoom, SystemFault
 from ddlp.core.records.unfinished import sweep, whole_or_absent
 from tests.conftest import wait_until
 
@@ -29,13 +29,19 @@ def fail(path: Path, error: BaseException) -> None:
         raise error
 
 
-@pytest.mark.parametrize("error", [KeyError(), KeyboardInterrupt(), OSError(errno.EIO, "broken")])
+@pytest.mark.parametrize("error", [KeyError(), KeyboardInterrupt(), OSError(errno.EROFS, "it")])
 def test_what_goes_wrong_leaves_nothing(tmp_path: Path, error: BaseException) -> None:
     (tmp_path / "a").write_bytes(b"before")
     with pytest.raises(type(error)):
         fail(tmp_path / "a", error)
     assert (tmp_path / "a").read_bytes() == b"before"
     assert os.listdir(tmp_path) == ["a"]
+
+
+def test_a_drive_that_fails_is_named_with_call_and_error(tmp_path: Path) -> None:
+    with pytest.raises(SystemFault, match=rf"write of {tmp_path}/a failed with EIO \(broken\)"):
+        fail(tmp_path / "a", OSError(errno.EIO, "broken"))
+    assert os.listdir(tmp_path) == []
 
 
 WRITER = """

@@ -6,14 +6,15 @@ import subprocess
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from ddlp.core import direct as direct_module
 from ddlp.core.batchfile import batch_tensors, layout
 from ddlp.core.codecs import Codec
-from ddlp.core.errors import NoRoom
-from ddlp.core.store import FolderStore, StoredBatch, path_of, release, store_limit
+from ddlp.core.errors import NoRoom, SystemFault
+from ddlp.core.store import FolderStore, StoredBatch, path_of, read_batch, release, store_limit
 from ddlp.core.store.room import check_room, usable_bytes, used_bytes
 from tests.core.store.making import (
     OTHER_RUN,
@@ -162,15 +163,35 @@ def noise(arrays: Arrays) -> int:
 
 
 def test_other_failures_are_not_called_full(
-    store: FolderStore, monkeypatch: pytest.MonkeyPatch
+    impatient: None, store: FolderStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(os, "posix_fallocate", refuse)
-    with pytest.raises(OSError, match=os.strerror(errno.EIO)):
+    with pytest.raises(SystemFault, match=r"fallocate of .*/making/1-\w+ failed with EIO \(Input"):
         write(store, batch_id())
     assert files(store.root) == []
+
+
+@pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE, errno.ENOMEM])
+@pytest.mark.parametrize(
+    "call", ["open", "rename", "scandir", "posix_fallocate", "statvfs", "pwrite", "mkdir"]
+)
+def test_an_error_that_passes_does_not_fail_a_batch(
+    store: FolderStore, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    real, left = getattr(os, call), [number] * 5
+
+    def fail(*arguments: Any, **options: Any) -> Any:
+        if left and str(arguments[0]).startswith(str(store.root)) == (not call.startswith("p")):
+            raise OSError(left.pop(), os.strerror(number))
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(os, call, fail)
+    stored = write(store, batch_id(), value=5)
+    arrays = read_batch(path_of(stored.location), batch_id(), stored.checksum)
+    assert (arrays["images"] == 5).all()
 
 
 def bounded(root: Path, batches: float) -> FolderStore:

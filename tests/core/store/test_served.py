@@ -1,6 +1,7 @@
 """A folder served over HTTP: one batch a token, in whole or in part, and nothing else."""
 
 import contextlib
+import errno
 import logging
 import os
 import socket
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from ddlp.core.errors import InvalidInput, Unavailable
-from ddlp.core.store import FolderStore, batch_name, path_of, run_folder
+from ddlp.core.store import FolderStore, batch_name, path_of, run_folder, served
 from ddlp.core.store.served import StoreServer, access_token, new_key, parse_range
 from tests.core.store.making import RUN, batch_id, files, write
 from tests.core.store.serving import KEY, ask, bearer, connect, get, raw_connection
@@ -277,3 +278,16 @@ def test_keys_and_tokens_are_like_no_others() -> None:
     assert len({new_key() for _ in range(100)}) == 100
     assert access_token("a", "x") != access_token("a", "y") != access_token("b", "y")
     assert len(access_token("a", "x")) == 64
+
+
+def test_a_host_that_may_open_no_more_files_asks_for_patience(
+    server: StoreServer, batch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(served, "_OPEN_S", 0.01)
+    with monkeypatch.context() as patched:
+        patched.setattr(served, "open_batch", refuse)
+        assert get(server, batch)[0] == 503
+    assert get(server, batch)[0] == 200

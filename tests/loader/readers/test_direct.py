@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ddlp.core.direct import DirectFiles, Reading
-from ddlp.core.errors import DamagedBatch, InvalidInput, MissingBatch, Unavailable
+from ddlp.core.errors import DamagedBatch, InvalidInput, MissingBatch, SystemFault, Unavailable
 from ddlp.core.filesystem import direct_refusal
 from ddlp.core.store import FolderStore, path_of
 from ddlp.loader.buffers import Buffers
@@ -101,8 +101,9 @@ def test_small_batches_of_any_size_are_read(reader: DirectReader, tmp_path: Path
 @pytest.mark.parametrize(
     ("number", "error"),
     [
-        (errno.EIO, DamagedBatch),
-        (errno.ESTALE, MissingBatch),
+        (errno.EBADMSG, DamagedBatch),
+        (errno.EIO, SystemFault),
+        (errno.ESTALE, SystemFault),
         (errno.ENOENT, MissingBatch),
         (errno.EACCES, Unavailable),
         (errno.EINVAL, Unavailable),

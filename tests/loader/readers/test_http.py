@@ -1,6 +1,8 @@
 """Batches from the host that made them: over bad lines, from hosts that are gone, refuse or lie."""
 
+import errno
 import logging
+import os
 import socket
 import threading
 import time
@@ -14,7 +16,7 @@ import numpy as np
 import pytest
 
 from ddlp.core.codecs import Codec
-from ddlp.core.errors import DamagedBatch, InvalidInput, MissingBatch, Unavailable
+from ddlp.core.errors import DamagedBatch, InvalidInput, MissingBatch, SystemFault, Unavailable
 from ddlp.core.store import FolderStore, path_of
 from ddlp.loader.buffers import Buffers
 from ddlp.loader.readers import http as http_module
@@ -388,3 +390,24 @@ def test_an_address_that_is_not_served_is_said(
 ) -> None:
     with pytest.raises(InvalidInput, match="not the address of a served batch"):
         reader.read(replace(wanted, location=location))
+
+
+def test_what_this_process_has_run_out_of_is_no_fault_of_the_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = ServedPlace(tmp_path, Codec.OFF)
+    try:
+        wanted = place.wanted(BATCH, write(place.store, BATCH))
+
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+        with monkeypatch.context() as patched:
+            patched.setattr(socket, "create_connection", refuse)
+            with pytest.raises(SystemFault, match=r"connect of http://.* failed with EMFILE"):
+                HttpReader(Buffers()).read(wanted)
+        reader = HttpReader(Buffers())
+        assert reader.read(wanted).nbytes == wanted.nbytes
+        reader.close()
+    finally:
+        place.close()

@@ -1,5 +1,6 @@
 """How a device is held to its share: on made-up trees of files, and really where one may."""
 
+import errno
 import os
 import shutil
 import subprocess
@@ -193,6 +194,20 @@ def test_a_quota_that_someone_else_changes_is_noticed(kernel: FakeKernel) -> Non
     assert "was changed by someone else" in str(held.broken())
     quota.unlink()
     assert "cannot be read" in str(held.broken())
+
+
+def test_a_quota_that_cannot_be_looked_at_for_a_moment_is_not_broken(
+    kernel: FakeKernel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel.add_v1()
+    held = hold(SLOW, kernel.proc, PID)
+
+    def fail(*_: object, **__: object) -> str:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "read_text", fail)
+        assert held.broken() is None
     held.release()
 
 
