@@ -52,7 +52,7 @@ class Indexes:
         return copy
 
     def _is_there(self, path: Path) -> bool:
-        """Whether a file can be read here; of one that this user may not read, there is the copy."""
+        """Whether a file can be read here; a copy serves where this user may not read it."""
         try:
             self._patience.call("stat", path, path.stat)
         except (FileNotFoundError, NotADirectoryError, PermissionError):
