@@ -80,7 +80,7 @@ def dataset_rescan(
     """
     from ddlp.cli.scan import follow_rescan, rescan_lines, show_notes
 
-    info = ask.post(url, f"/datasets/{quote(name, safe='')}/rescan", {})
+    info = ask.make(url, f"/datasets/{quote(name, safe='')}/rescan", {})
     if wait:
         with ask.client(url) as client:
             info = follow_rescan(client, info["name"])

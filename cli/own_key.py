@@ -7,6 +7,8 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from ddlp.core.errors import InvalidInput
+from ddlp.core.private import make_private_file
 from ddlp.core.settings import Settings
 from ddlp.server import keys
 from ddlp.server.database import Database
@@ -28,13 +30,18 @@ def keep_key_file(database: Database, file: Path) -> None:
     with suppress(FileNotFoundError, ValueError), database.session() as session:
         if keys.is_good(session, file.read_text().strip()):
             return
-    with database.session() as session:
-        made = keys.replace_own(session, time.time())
-        new = file.with_name(f"{file.name}.new")
-        new.unlink(missing_ok=True)
-        new.touch(0o600)
-        new.write_text(made.key + "\n")
-        new.replace(file)
+    new = file.with_name(f"{file.name}.new")
+    try:
+        with database.session() as session:
+            made = keys.replace_own(session, time.time())
+            make_private_file(new)
+            new.write_text(made.key + "\n")
+            new.replace(file)
+    except OSError as error:
+        raise InvalidInput(
+            f"DDLP_KEY_FILE={file} cannot be written ({error.strerror}); name a file in a folder "
+            "that this user may write to"
+        ) from error
 
 
 def known_admin(settings: Settings) -> bool:

@@ -18,7 +18,7 @@ from sqlalchemy.orm import Session
 
 from ddlp.core.errors import InvalidInput, Unavailable
 from ddlp.core.messages import Message
-from ddlp.server.database import insert_of
+from ddlp.server.database import Database, insert_of
 from ddlp.server.identity import actor
 from ddlp.server.models import KeptAnswer
 
@@ -63,9 +63,19 @@ class Once:
         session.execute(update(KeptAnswer).where(KeptAnswer.id == self._id).values(answer=sealed))
         return made, True
 
+    def answer_after(self, database: Database, kind: type[M], begin: Callable[[], M]) -> M:
+        """The same for what has transactions of its own, and is there already if begun twice."""
+        with database.session() as session:
+            known = self.known(session, kind)
+        if known is not None:
+            return known
+        begun = begin()
+        with database.session() as session:
+            return self.answer(session, kind, lambda: begun)[0]
+
     def known(self, session: Session, kind: type[M]) -> M | None:
         """What was answered before, if anything."""
-        row = session.get(KeptAnswer, self._id)
+        row = session.get(KeptAnswer, self._id) if self._key is not None else None
         if row is None:
             return None
         if row.request != self._request:

@@ -122,7 +122,9 @@ class Ownership(threading.Thread):
         except (SQLAlchemyError, OSError) as error:
             cause = error.orig if isinstance(error, DBAPIError) else error
             self._refusal = f"it takes no writes ({str(cause).strip()})"
-            self._lock.release()
+            # A lock is let go only with a connection that is broken, not with one that has to wait.
+            if isinstance(error, DBAPIError) and error.connection_invalidated:
+                self._lock.release()
 
     @property
     def refusal(self) -> str | None:

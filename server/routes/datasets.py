@@ -127,17 +127,30 @@ def show(name: Named, session: SessionDep, context: ContextDep) -> DatasetInfo:
 
 
 @router.post("/{name}/rescan", status_code=202)
-async def rescan(name: Named, context: ContextDep) -> DatasetInfo:
+async def rescan(name: Named, context: ContextDep, once: OnceDep) -> DatasetInfo:
     """Scan a dataset again, in the background; what differs is a new version of the same name.
 
     The version before can be used meanwhile, and runs over it go on with it. Ask for the dataset
     and its `rescan` to follow it. A rescan that is under way is not begun again.
     """
     context.scanner.check_room()
-    row, scan, is_new = await run_in_threadpool(_rescan, context, name)
-    if is_new:
-        context.scanner.begin(scan)
-    return info(context, row)
+    begun: list[Dataset] = []
+
+    def begin() -> DatasetInfo:
+        with context.database.session() as session:
+
+            def make() -> DatasetInfo:
+                row, scan, is_new = datasets.rescan(session, name)
+                begun.extend([scan] if is_new else [])
+                session.flush()
+                return info(context, row)
+
+            return once.answer(session, DatasetInfo, make)[0]
+
+    found = await run_in_threadpool(begin)
+    if begun:
+        context.scanner.begin(begun[0])
+    return found
 
 
 @router.delete("/{name}")
@@ -165,20 +178,7 @@ def pack(name: Named, body: PackCreate, context: ContextDep, once: OnceDep) -> D
 
     Asking twice for the same gives the same; one that failed is tried again.
     """
-    with context.database.session() as session:
-        known = once.known(session, DatasetInfo)
-    if known is not None:
-        return known
-    row = context.packer.draft(name, body)
-    if packings.is_to_begin(row):
-        expected = _expect(context, name, body)
-        pack_folders.check_room(Path(row.uri), expected.bytes)
-        row = context.packer.admit(name, body, expected)
-    # It is found again by what was asked: the answer alone is left to be kept.
-    with context.database.session() as session:
-        return once.answer(
-            session, DatasetInfo, lambda: info(context, datasets.find(session, row.name))
-        )[0]
+    return once.answer_after(context.database, DatasetInfo, lambda: _pack(context, name, body))
 
 
 @router.get("/{name}/forecast", dependencies=_OWN_SITE)
@@ -304,9 +304,14 @@ def _numbers(samples: str, count: int) -> list[int]:
     return numbers
 
 
-def _rescan(context: Context, name: str) -> tuple[Dataset, Dataset, bool]:
+def _pack(context: Context, name: str, body: PackCreate) -> DatasetInfo:
+    row = context.packer.draft(name, body)
+    if packings.is_to_begin(row):
+        expected = _expect(context, name, body)
+        pack_folders.check_room(Path(row.uri), expected.bytes)
+        row = context.packer.admit(name, body, expected)
     with context.database.session() as session:
-        return datasets.rescan(session, name)
+        return info(context, datasets.find(session, row.name))
 
 
 def _remove(

@@ -49,6 +49,13 @@ def test_one_that_is_good_no_longer_is_replaced(database: Database, tmp_path: Pa
         assert keys.is_good(session, file.read_text().strip())
 
 
+def test_a_place_that_cannot_be_written_to_is_named(database: Database, tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"DDLP_KEY_FILE=.* cannot be written"):
+        keep_key_file(database, tmp_path / "none" / "work-key")
+    with database.session() as session:
+        assert keys.list_all(session) == []
+
+
 def test_the_key_itself_comes_before_its_file(tmp_path: Path) -> None:
     file = tmp_path / "key"
     assert shown_key(Settings(key_file=file)) == ""

@@ -78,3 +78,15 @@ def test_a_packing_is_begun_once(up: UpProcess, api: Client, scratch: Path) -> N
     status, _ = send(up, f"/datasets/{name}/pack", {**body, "name": "other"}, key)
     assert status == 422
     wait_until(lambda: api.get(f"/datasets/{name}-p")["state"] == "ready")
+
+
+def test_a_rescan_is_begun_once(up: UpProcess, api: Client, scratch: Path) -> None:
+    name, key = unique("again"), str(uuid.uuid4())
+    make_images(scratch / name, 5)
+    api.post("/datasets", {"name": name, "uri": str(scratch / name)}, once=True)
+    wait_until(lambda: api.get(f"/datasets/{name}")["state"] == "ready")
+    status, first = send(up, f"/datasets/{name}/rescan", {}, key)
+    assert status == 202, first
+    wait_until(lambda: api.get(f"/datasets/{name}")["rescan"]["state"] == "unchanged")
+    assert send(up, f"/datasets/{name}/rescan", {}, key) == (status, first)
+    assert api.get(f"/datasets/{name}")["rescan"]["state"] == "unchanged"
