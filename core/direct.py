@@ -29,8 +29,9 @@ def page_memory(nbytes: int) -> mmap.mmap:
     Large pages are asked for where it is large, and are only given to memory that is not shared:
     the kernel takes hold of each page for a transfer, which costs more than the transfer itself.
     """
-    pages = max(1, -(-nbytes // mmap.PAGESIZE))
-    memory = mmap.mmap(-1, pages * mmap.PAGESIZE, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    nbytes = max(1, -(-nbytes // mmap.PAGESIZE)) * mmap.PAGESIZE
+    allocate = partial(mmap.mmap, -1, nbytes, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    memory = Patience().call("mmap", f"{nbytes} bytes of memory", allocate)
     if len(memory) >= _LARGE_BYTES and _HUGE_PAGES is not None:
         with suppress(OSError):  # a kernel without them
             memory.madvise(_HUGE_PAGES)

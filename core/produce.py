@@ -1,13 +1,17 @@
 """Makes one batch: the work of every producer, whatever brought it the lease."""
 
+import errno
+import os
 import time
 from dataclasses import replace
+from functools import partial
 
 from ddlp.core.batchfile import Array, BatchId
 from ddlp.core.dataset import DatasetIndex
 from ddlp.core.errors import BadSample, InvalidInput
 from ddlp.core.messages import Lease, WorkSpec
 from ddlp.core.mishap import Mishap
+from ddlp.core.patience import Patience, fault_of
 from ddlp.core.pipeline import ENGINE, Engine, Pipeline, PipelineSpec, kept
 from ddlp.core.pipeline.engine import Ints
 from ddlp.core.pipeline.isolated import IsolatedRenderer
@@ -38,6 +42,7 @@ class Producer:
         self._engine = Engine(self._index, self._pipeline, spec.plan.seed, spec.on_bad)
         self._store = store
         self._device = device
+        self._patience = Patience()
 
     def make(self, lease: Lease, speed: float = 1.0, link_bytes_per_s: float | None = None) -> Made:
         """Make and publish a batch; below speed 1 as slowly as a processor of that speed would.
@@ -74,7 +79,8 @@ class Producer:
         def fill(arrays: dict[str, Array]) -> int:
             nonlocal filled_s
             began_s = time.monotonic()
-            left = self._fill(engine, lease.epoch, samples, arrays, mishaps)
+            attempt = partial(self._fill, engine, lease.epoch, samples, arrays, mishaps)
+            left = self._patience.wait_out(attempt)
             filled_s += time.monotonic() - began_s
             return left
 
@@ -111,7 +117,11 @@ class Producer:
         mishaps: list[Mishap],
     ) -> int:
         """Fill a batch's tensors; how many samples it holds, and which ones could not be used."""
-        mishaps.extend(engine.fill(epoch, samples, arrays["images"]))
+        try:
+            mishaps[:] = engine.fill(epoch, samples, arrays["images"])
+        except MemoryError as error:
+            lacking = OSError(errno.ENOMEM, str(error) or os.strerror(errno.ENOMEM))
+            raise fault_of(lacking, "malloc", "memory for a batch") from error
         left = kept(samples, mishaps)
         if not len(left):
             raise BadSample(

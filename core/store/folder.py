@@ -153,7 +153,7 @@ class FolderStore:
         with opened as file, system_call("fallocate", making):
             status = os.fstat(file.fileno())
             if other_writers(status) is not None:  # a reader would have to copy it
-                with suppress(PermissionError):
+                with suppress(OSError):  # a filesystem without modes
                     os.fchmod(file.fileno(), _OWN)
             self._make_room(nbytes - status.st_blocks * 512)
             # Reserved now: a map over a full disk would kill the process at the first write.

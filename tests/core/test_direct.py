@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -178,3 +179,17 @@ def test_memory_grows_where_more_is_needed() -> None:
     with pages.taken(1 << 20) as large:
         assert len(large) == 1 << 20
         large[-1] = 1
+
+
+def test_memory_is_asked_for_again_where_there_is_none_for_a_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real, left = mmap.mmap, [errno.ENOMEM] * 5
+
+    def refuse(*arguments: Any, **options: Any) -> mmap.mmap:
+        if left:
+            raise OSError(left.pop(), os.strerror(errno.ENOMEM))
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(mmap, "mmap", refuse)
+    assert len(page_memory(1)) == mmap.PAGESIZE

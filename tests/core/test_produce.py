@@ -10,7 +10,9 @@ import pytest
 
 from ddlp.core.batchfile import Array, unseal
 from ddlp.core.dataset import DatasetIndex
+from ddlp.core.errors import SystemFault
 from ddlp.core.messages import Lease, WorkSpec
+from ddlp.core.mishap import Mishap
 from ddlp.core.pipeline import Engine, Pipeline, PipelineSpec
 from ddlp.core.plan import RunPlan
 from ddlp.core.produce import Producer
@@ -78,6 +80,35 @@ def test_a_batch_that_is_made_with_care_has_the_same_extras(
     careful, same = make(spoilt, tmp_path, BadPolicy.REPLACE, losses=1)
     np.testing.assert_array_equal(same["view"], tensors["view"])
     assert careful.checksum == quick.checksum
+
+
+def test_memory_that_cannot_be_had_for_a_moment_costs_nothing(
+    tmp_path: Path, spoilt: DatasetIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick, _ = make(spoilt, tmp_path, BadPolicy.SKIP)
+    real, left = Engine.fill, [1] * 3
+
+    def refuse(*arguments: Any) -> list[Mishap]:
+        found = real(*arguments)
+        if left:
+            raise MemoryError(left.pop())
+        return found
+
+    monkeypatch.setattr(Engine, "fill", refuse)
+    (tmp_path / "store-0").rename(tmp_path / "before")
+    made, _ = make(spoilt, tmp_path, BadPolicy.SKIP)
+    assert (made.checksum, made.bad) == (quick.checksum, quick.bad)
+
+
+def test_memory_that_cannot_be_had_at_all_is_said(
+    impatient: None, tmp_path: Path, spoilt: DatasetIndex, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> list[Mishap]:
+        raise MemoryError("unable to allocate 5 GiB")
+
+    monkeypatch.setattr(Engine, "fill", refuse)
+    with pytest.raises(SystemFault, match=r"memory for a batch failed with ENOMEM \(unable to all"):
+        make(spoilt, tmp_path, BadPolicy.SKIP)
 
 
 def test_the_seconds_of_a_batch_are_divided_into_stages(
