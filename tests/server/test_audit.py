@@ -103,3 +103,8 @@ def test_every_action_that_the_server_notes_has_words() -> None:
     }
     assert "run.create" in noted
     assert noted <= audit_words.ACTIONS
+
+
+def test_epochs_count_from_0_as_they_do_everywhere() -> None:
+    detail = {"of": "r50", "position": 3, "epoch": 0, "own": 0}
+    assert words("run.took_over", detail) == "goes on from run r50 after 3 batches of epoch 0"

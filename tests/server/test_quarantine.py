@@ -85,7 +85,7 @@ def test_bad_samples_stand_in_the_audit_trail_at_the_first_and_at_each_doubling(
         told = audit.page(session, action="run.bad_samples")
     assert [event.detail["count"] for event in told] == [2, 1]
     assert told[1].words == (
-        "1 bad sample of epoch 1 was skipped so far; the last is /data/a.jpg: truncated"
+        "1 bad sample of epoch 0 was skipped so far; the last is /data/a.jpg: truncated"
     )
 
 
