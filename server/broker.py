@@ -2,6 +2,8 @@
 
 A message may be lost: a broker that is away or slow must never hold up the dispatcher, so what does
 not fit the short line before this thread is dropped, and its lease or shard is sent again later.
+A message that is late needs no date of expiry, which a worker would judge by its own clock: whoever
+takes it asks the server first, which knows whether the lease is still good.
 """
 
 import logging
@@ -18,7 +20,6 @@ from ddlp.core.queue import PACK, TASK, check_broker, create_celery
 from ddlp.core.types import Prong
 
 _LINE = 4096
-_EXPIRES_S = 600
 
 log = logging.getLogger(__name__)
 
@@ -68,7 +69,6 @@ class Broker:
                     task,
                     args=[body],
                     queue=prong.value,
-                    expires=_EXPIRES_S,
                     retry=False,
                     ignore_result=True,
                 )

@@ -3,6 +3,7 @@
 import logging
 import socket
 import threading
+import time
 import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -150,6 +151,7 @@ class Presence(threading.Thread):
             store_key=self._keeper.key,
             room=self._keeper.room,
             power=device.power,
+            clock_s=time.time(),
         )
         self._client.post("/devices", body)
 

@@ -33,7 +33,12 @@ async def read_all(context: Context) -> list[DeviceInfo]:
 @router.post("", status_code=201)
 async def register(body: DeviceRegister, context: ContextDep) -> None:
     """Offer a device; from now on it is given work."""
-    await done(context.dispatcher.call(lambda board, s, now: devices.register(board, s, body, now)))
+    arrived_at = context.dispatcher.now()
+    await done(
+        context.dispatcher.call(
+            lambda board, s, now: devices.register(board, s, body, now, arrived_at)
+        )
+    )
 
 
 @router.post("/{name}/heartbeat")
