@@ -7,6 +7,7 @@ import uvicorn
 from ddlp.core import logs
 from ddlp.core.errors import Unavailable
 from ddlp.core.settings import Settings
+from ddlp.server.accepting import Listener
 from ddlp.server.app import open_context
 from ddlp.server.roots import check_settings
 from ddlp.server.security import check_listen
@@ -37,6 +38,7 @@ def run_server(settings: Settings, *, checked: bool = False) -> None:
         log_level="warning",
         timeout_graceful_shutdown=_GRACE_S,
         server_header=False,
+        loop="ddlp.server.accepting:PatientLoop",
     )
     here = settings.model_copy(update={"url": None, "port": listener.getsockname()[1]})
     print(f"DDLP serves {here.server_url}", flush=True)
@@ -46,7 +48,7 @@ def run_server(settings: Settings, *, checked: bool = False) -> None:
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket, or a clear word about why there is none."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = Listener(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

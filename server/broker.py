@@ -16,6 +16,7 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from ddlp.core.messages import Lease, PackTask
+from ddlp.core.outage import Outage
 from ddlp.core.queue import PACK, TASK, check_broker, create_celery
 from ddlp.core.types import Prong
 
@@ -31,6 +32,7 @@ class Broker:
         self._url = redis_url
         self._celery: Celery = create_celery(redis_url)
         self._line: queue.Queue[tuple[str, Prong, Any] | None] = queue.Queue(_LINE)
+        self._slow = Outage(log, "the broker is too slow, wake-ups are dropped")
         self._thread = threading.Thread(target=self._work, name="broker", daemon=True)
 
     def start(self) -> None:
@@ -52,8 +54,9 @@ class Broker:
     def _queue(self, task: str, prong: Prong, body: Any) -> None:
         try:
             self._line.put_nowait((task, prong, body))
+            self._slow.succeeded()
         except queue.Full:
-            log.warning("the broker is too slow; a wake-up was dropped")
+            self._slow.failed(queue.Full(f"{_LINE} wait already"))
 
     def close(self) -> None:
         """Send what is queued and end the thread."""
@@ -62,6 +65,7 @@ class Broker:
         self._celery.close()
 
     def _work(self) -> None:
+        outage = Outage(log, "the broker cannot be reached, wake-ups are dropped")
         while (item := self._line.get()) is not None:
             task, prong, body = item
             try:
@@ -73,4 +77,6 @@ class Broker:
                     ignore_result=True,
                 )
             except (OperationalError, RedisError, OSError) as error:
-                log.warning("the broker cannot be reached (%s); a wake-up was dropped", error)
+                outage.failed(error)
+            else:
+                outage.succeeded()

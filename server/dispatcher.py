@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from ddlp.core.errors import DdlpError, Unavailable
 from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.messages import Fed, FeedRequest, Lease
+from ddlp.core.outage import Outage
 from ddlp.core.schedule import Grant
 from ddlp.core.types import EpochState, Prong, RunState
 from ddlp.server import files, identity, ledger, reconciler, rollups, serving, sessions
@@ -70,6 +71,7 @@ class Dispatcher:
         self._clear: list[Callable[[], None]] = []
         """What can be removed from the stores once the group is written."""
         self._stopping = threading.Event()
+        self._outage = Outage(log, "what was asked cannot be written to the database")
         self._thread = threading.Thread(target=self._work, name="dispatcher", daemon=True)
 
     def start(self) -> None:
@@ -146,9 +148,11 @@ class Dispatcher:
                     self._hungry = [one for one in hungry if one.answer is not calls[0].answer]
                     self._reload()
                 else:
-                    log.exception("a group could not be written; reading the board again")
+                    pause_s = self._outage.failed(error, trace=True)
                     self._give_up(calls, error)
+                    self._stopping.wait(pause_s)
             else:
+                self._outage.succeeded()
                 for action in self._board.written:
                     action()
                 self._board.written = []
@@ -327,11 +331,15 @@ class Dispatcher:
 
     def _give_up(self, calls: list[Call], error: Exception) -> None:
         """Nothing was written: tell everyone, and read the board back when that works."""
-        failure = Unavailable(f"the database did not take it ({error}); try again")
+        self._turn_away(calls, error)
+        self._reload()
+
+    def _turn_away(self, calls: list[Call], error: Exception) -> None:
+        cause = getattr(error, "orig", None) or error
+        failure = Unavailable(f"the database did not take it ({cause}); try again")
         for answer in [*(c.answer for c in calls), *(h.answer for h in self._hungry)]:
             settle(answer, failure)
         self._hungry = []
-        self._reload()
 
     def _reload(self) -> None:
         """Read the board back, as soon as that works."""
@@ -339,9 +347,11 @@ class Dispatcher:
         while not self._stopping.is_set():
             try:
                 self._load()
-            except Exception:
-                log.exception("the database cannot be read; trying again")
-                self._stopping.wait(1)
+            except Exception as error:
+                pause_s = self._outage.failed(error, trace=True)
+                self._alone = 0
+                self._turn_away(self._gather(), error)
+                self._stopping.wait(pause_s)
             else:
                 return
 

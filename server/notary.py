@@ -8,6 +8,7 @@ import threading
 
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
+from ddlp.core.outage import Outage
 from ddlp.server import certificates
 from ddlp.server.database import Database
 
@@ -26,12 +27,15 @@ class Notary(threading.Thread):
 
     def run(self) -> None:
         """Seal what there is, then look again in a while."""
+        outage = Outage(log, "certificates cannot be sealed")
         while not self._stopping.is_set():
             try:
                 while self.seal_one() and not self._stopping.is_set():
                     pass
             except SQLAlchemyError as error:
-                log.warning("certificates cannot be sealed now (%s); trying again", error)
+                self._stopping.wait(outage.failed(error))
+            else:
+                outage.succeeded()
             self._stopping.wait(_PERIOD_S)
 
     def seal_one(self) -> bool:
