@@ -182,7 +182,18 @@ def pipeline_list(url: Url = None, as_json: Json = False) -> None:
 @devices.command("list")
 def device_list(url: Url = None, as_json: Json = False) -> None:
     """All devices that ever registered, and whether they are alive."""
-    columns = ["name", "prong", "kind", "emulated", "slots", "engine", "store", "live", "health"]
+    columns = [
+        "name",
+        "prong",
+        "kind",
+        "emulated",
+        "slots",
+        "engine",
+        "store",
+        "live",
+        "health",
+        "clock_ahead_s",
+    ]
     show(ask.get(url, "/devices"), as_json, columns)
 
 

@@ -9,6 +9,7 @@ from ddlp.core import logs
 from ddlp.core.errors import Unavailable
 from ddlp.core.private import make_home
 from ddlp.core.settings import Settings
+from ddlp.server.accepting import Listener
 from ddlp.server.app import open_context
 from ddlp.server.connections import bounded_protocol
 from ddlp.server.roots import check_settings
@@ -46,6 +47,7 @@ def run_server(settings: Settings, *, checked: bool = False) -> None:
         server_header=False,
         http=bounded_protocol(settings),
         ws="none",
+        loop="ddlp.server.accepting:PatientLoop",
     )
     server = uvicorn.Server(config)
     context.ownership.when_lost = lambda: setattr(server, "should_exit", True)
@@ -58,7 +60,7 @@ def run_server(settings: Settings, *, checked: bool = False) -> None:
 def listen(host: str, port: int) -> socket.socket:
     """A listening socket, or a clear word about why there is none."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener = Listener(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((host, port))

@@ -2,6 +2,8 @@
 
 A message may be lost: a broker that is away or slow must never hold up the dispatcher, so what does
 not fit the short line before this thread is dropped, and its lease or shard is sent again later.
+A message that is late needs no date of expiry, which a worker would judge by its own clock: whoever
+takes it asks the server first, which knows whether the lease is still good.
 """
 
 import logging
@@ -14,12 +16,12 @@ from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
 from ddlp.core.messages import Lease, PackTask
+from ddlp.core.outage import Outage
 from ddlp.core.queue import PACK, TASK, check_broker, create_celery
 from ddlp.core.seal import Seal
 from ddlp.core.types import Prong
 
 _LINE = 4096
-_EXPIRES_S = 600
 
 log = logging.getLogger(__name__)
 
@@ -31,6 +33,7 @@ class Broker:
         self._url = redis_url
         self._celery: Celery = create_celery(redis_url, Seal(queue_key))
         self._line: queue.Queue[tuple[str, Prong, Any] | None] = queue.Queue(_LINE)
+        self._slow = Outage(log, "the broker is too slow, wake-ups are dropped")
         self._thread = threading.Thread(target=self._work, name="broker", daemon=True)
 
     def start(self) -> None:
@@ -52,8 +55,9 @@ class Broker:
     def _queue(self, task: str, prong: Prong, body: Any) -> None:
         try:
             self._line.put_nowait((task, prong, body))
+            self._slow.succeeded()
         except queue.Full:
-            log.warning("the broker is too slow; a wake-up was dropped")
+            self._slow.failed(queue.Full(f"{_LINE} wait already"))
 
     def close(self) -> None:
         """Send what is queued and end the thread."""
@@ -62,6 +66,7 @@ class Broker:
         self._celery.close()
 
     def _work(self) -> None:
+        outage = Outage(log, "the broker cannot be reached, wake-ups are dropped")
         while (item := self._line.get()) is not None:
             task, prong, body = item
             try:
@@ -69,9 +74,10 @@ class Broker:
                     task,
                     args=[body],
                     queue=prong.value,
-                    expires=_EXPIRES_S,
                     retry=False,
                     ignore_result=True,
                 )
             except (OperationalError, RedisError, OSError) as error:
-                log.warning("the broker cannot be reached (%s); a wake-up was dropped", error)
+                outage.failed(error)
+            else:
+                outage.succeeded()

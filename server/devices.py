@@ -23,11 +23,18 @@ _STRANGE_S = 86_400.0
 """What another server's run may leave untouched for so long is removed."""
 
 
-def register(board: Board, session: Session, body: DeviceRegister, now: float) -> None:
+def register(
+    board: Board,
+    session: Session,
+    body: DeviceRegister,
+    now: float,
+    arrived_at: float | None = None,
+) -> None:
     """Take a device in, or an earlier one under the same name back."""
+    arrived_at = now if arrived_at is None else arrived_at
     store = StoreAddress.parse(body.store).url
     known = session.get(Device, body.name)
-    values = body.model_dump(exclude={"power", "prong", "kind", "store"})
+    values = body.model_dump(exclude={"power", "prong", "kind", "store", "clock_s"})
     row = Device(
         **values,
         store=store,
@@ -39,6 +46,7 @@ def register(board: Board, session: Session, body: DeviceRegister, now: float) -
         registered_at=known.registered_at if known else now,
         drained_at=known.drained_at if known else None,
         last_seen_at=now,
+        clock_ahead_s=None if body.clock_s is None else round(body.clock_s - arrived_at, 3),
     )
     board.register(LiveDevice.of(row), now)
     session.merge(row)
@@ -151,6 +159,7 @@ def _info(row: Device, timeout_s: float, now: float, seen: Seen | None) -> Devic
         last_seen_at=row.last_seen_at,
         registered_at=row.registered_at,
         drained_at=row.drained_at,
+        clock_ahead_s=row.clock_ahead_s,
     )
     found = found.model_copy(update=vars(seen) if seen else {})
     health, said = health_of(found, seen.holds if seen else 0, timeout_s)

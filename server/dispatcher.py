@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from ddlp.core.errors import DdlpError
 from ddlp.core.lifecycle import TERMINAL
 from ddlp.core.messages import Fed, FeedRequest, Lease
+from ddlp.core.outage import Outage
 from ddlp.core.schedule import Grant
 from ddlp.core.types import EpochState, Prong, RunState
 from ddlp.server import files, identity, ledger, reconciler, retention, rollups, serving, sessions
@@ -71,6 +72,7 @@ class Dispatcher:
         self._clear: list[Callable[[], None]] = []
         """What can be removed from the stores once the group is written."""
         self._stopping = threading.Event()
+        self._outage = Outage(log, "what was asked cannot be written to the database")
         self._thread = threading.Thread(target=self._work, name="dispatcher", daemon=True)
 
     def start(self) -> None:
@@ -150,9 +152,11 @@ class Dispatcher:
                     self._hungry = [one for one in hungry if one.answer is not calls[0].answer]
                     self._reload()
                 else:
-                    log.exception("a group could not be written; reading the board again")
+                    pause_s = self._outage.failed(error, trace=True)
                     self._give_up(calls, error)
+                    self._stopping.wait(pause_s)
             else:
+                self._outage.succeeded()
                 for action in self._board.written:
                     action()
                 self._board.written = []
@@ -341,11 +345,14 @@ class Dispatcher:
 
     def _give_up(self, calls: list[Call], error: Exception) -> None:
         """Nothing was written: tell everyone, and read the board back when that works."""
+        self._turn_away(calls, error)
+        self._reload()
+
+    def _turn_away(self, calls: list[Call], error: Exception) -> None:
         failure = away(error)
         for answer in [*(c.answer for c in calls), *(h.answer for h in self._hungry)]:
             settle(answer, failure)
         self._hungry = []
-        self._reload()
 
     def _reload(self) -> None:
         """Read the board back, as soon as that works."""
@@ -353,9 +360,11 @@ class Dispatcher:
         while not self._stopping.is_set():
             try:
                 self._load()
-            except Exception:
-                log.exception("the database cannot be read; trying again")
-                self._stopping.wait(1)
+            except Exception as error:
+                pause_s = self._outage.failed(error, trace=True)
+                self._alone = 0
+                self._turn_away(self._gather(), error)
+                self._stopping.wait(pause_s)
             else:
                 return
 

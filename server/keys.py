@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from ddlp.core.errors import Conflict, InvalidInput, NotFound, TooMany, Unavailable
 from ddlp.core.messages.keys import KeyInfo, KeyMade
+from ddlp.core.outage import Outage
 from ddlp.core.types import Scope
 from ddlp.server.attempts import Attempts
 from ddlp.server.database import Database, away
@@ -123,12 +124,15 @@ class Keyring(threading.Thread):
 
     def run(self) -> None:
         """Write what was used, and read what others changed, until told to stop."""
+        outage = Outage(log, "keys cannot be read, those known stay good")
         while not self._stopping.wait(_PERIOD_S):
             try:
                 self.save_uses()
                 self.read()
             except (SQLAlchemyError, Unavailable) as error:
-                log.warning("keys cannot be read now (%s); those known stay good", error)
+                outage.failed(error)
+            else:
+                outage.succeeded()
 
     def stop(self) -> None:
         """End, and write the last uses."""

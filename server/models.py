@@ -113,6 +113,8 @@ class Device(Base):
     last_seen_at: Mapped[float]
     drained_at: Mapped[float | None]
     """Since when it is given no work, because somebody said so."""
+    clock_ahead_s: Mapped[float | None]
+    """Its host's clock compared with the server's, when it registered last."""
 
 
 class Run(Base):

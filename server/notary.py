@@ -9,6 +9,7 @@ import threading
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from ddlp.core.errors import Unavailable
+from ddlp.core.outage import Outage
 from ddlp.server import certificates
 from ddlp.server.database import Database
 
@@ -27,12 +28,15 @@ class Notary(threading.Thread):
 
     def run(self) -> None:
         """Seal what there is, then look again in a while."""
+        outage = Outage(log, "certificates cannot be sealed")
         while not self._stopping.is_set():
             try:
                 while self.seal_one() and not self._stopping.is_set():
                     pass
             except (SQLAlchemyError, Unavailable) as error:
-                log.warning("certificates cannot be sealed now (%s); trying again", error)
+                self._stopping.wait(outage.failed(error))
+            else:
+                outage.succeeded()
             self._stopping.wait(_PERIOD_S)
 
     def seal_one(self) -> bool:

@@ -28,6 +28,7 @@ from ddlp.core.messages import (
     ShardReport,
     ShardWanted,
 )
+from ddlp.core.outage import Outage
 from ddlp.core.schedule import STRATEGIES
 from ddlp.core.settings import Settings
 from ddlp.core.types import DatasetState, DeviceKind, Prong, RunState
@@ -117,14 +118,18 @@ class Packer(threading.Thread):
 
     def run(self) -> None:
         """Send, listen, and look again in a while."""
+        outage = Outage(log, "packing is held up")
         while not self._stopping.is_set():
+            pause_s = _TICK_S
             try:
                 self.step()
             except AWAY as error:
-                log.warning("the database is away (%s); trying again", error)
-            except Exception:  # the border of the thread, which goes on
-                log.exception("packing is held up")
-            self._wake.wait(_TICK_S)
+                pause_s = max(_TICK_S, outage.failed(error))
+            except Exception as error:  # the border of the thread, which goes on
+                pause_s = max(_TICK_S, outage.failed(error, trace=True))
+            else:
+                outage.succeeded()
+            self._wake.wait(pause_s)
             self._wake.clear()
 
     def stop(self) -> None:

@@ -16,6 +16,7 @@ from ddlp.core.dataset import ScanOptions, ScanProgress, move_index
 from ddlp.core.dataset.scan_process import remove_traces, scan_apart
 from ddlp.core.errors import DdlpError, Unavailable
 from ddlp.core.messages import ScanInfo
+from ddlp.core.outage import Outage
 from ddlp.core.settings import Settings
 from ddlp.server import datasets, roots
 from ddlp.server.database import AWAY, Database
@@ -141,13 +142,13 @@ class Scanner:
 
     def _with_database(self, action: Callable[[Session], R]) -> R | None:
         """Do something in the database, however long that is away; None where the server ends."""
+        outage = Outage(log, "the outcome of a scan cannot be written")
         while not self._stopping.is_set():
             try:
                 with self._database.session() as session:
                     return action(session)
             except AWAY as error:
-                log.warning("the database is away (%s); trying again", error)
-                self._stopping.wait(_AGAIN_S)
+                self._stopping.wait(max(_AGAIN_S, outage.failed(error)))
         return None
 
 

@@ -13,6 +13,8 @@ _KINDS = {
     DeviceKind.CSD: "computational storage",
     DeviceKind.EMULATED_CSD: "computational storage",
 }
+_CLOCK_S = 2.0
+"""A clock that is off by less is not worth a word."""
 _PRONGS = {Prong.CPU: "from the head", Prong.CSD: "from the tail"}
 
 
@@ -60,6 +62,8 @@ class DeviceView:
     health_words: str
     last_seen_at: float
     drained_at: float | None
+    clock: str
+    """How far its host's clock is off; empty where that is too little to matter."""
     runs: list[str]
     actions: list[DeviceAction]
 
@@ -106,9 +110,16 @@ def device_view(info: DeviceInfo) -> DeviceView:
         health_words=info.health_words,
         last_seen_at=info.last_seen_at,
         drained_at=info.drained_at,
+        clock=_clock(info.clock_ahead_s),
         runs=info.runs,
         actions=_actions(info),
     )
+
+
+def _clock(ahead_s: float | None) -> str:
+    if ahead_s is None or abs(ahead_s) < _CLOCK_S:
+        return ""
+    return f"Its clock is {duration(abs(ahead_s))} {'ahead' if ahead_s > 0 else 'behind'}."
 
 
 def _room(room: RoomInfo) -> Room:

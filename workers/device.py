@@ -14,6 +14,7 @@ from ddlp.core.client import Client
 from ddlp.core.energy import EnergyReading, PowerModel
 from ddlp.core.errors import DdlpError, NotFound, Unavailable
 from ddlp.core.messages import DeviceRegister, Heartbeat, Orders
+from ddlp.core.outage import Outage
 from ddlp.core.pipeline import ENGINE
 from ddlp.core.process import parent_death_signal
 from ddlp.core.seal import fetch_key
@@ -122,21 +123,26 @@ class Presence(threading.Thread):
     def run(self) -> None:
         """Register, then beat until stopped; a server that is away is waited for."""
         registered = False
+        away = Outage(log, "the server does not hear of this device")
+        unwell = Outage(log, "the device cannot work, and is not announced")
         self._keeper.start()
         while True:
             health = self._health()
             try:
                 if not health.ok:
-                    log.error("the device cannot work, and is not announced: %s", health.reason)
+                    unwell.failed(Unavailable(health.reason))
                 elif registered:
                     self._beat()
                 else:
                     self._register()
                     registered = True
+                if health.ok:
+                    away.succeeded()
+                    unwell.succeeded()
             except NotFound:
                 registered = False
             except Unavailable as error:
-                log.warning("%s", error)
+                away.failed(error)
             except DdlpError as error:
                 log.error("the server refuses this device: %s", error)
             if self._stopping.wait(_PERIOD_S):
@@ -168,6 +174,7 @@ class Presence(threading.Thread):
             store_key=self._keeper.key,
             room=self._keeper.room,
             power=device.power,
+            clock_s=time.time(),
         )
         self._client.post("/devices", body)
         self._intake.seal.key = fetch_key(self._client)  # it may be another server's now

@@ -53,6 +53,9 @@ class DeviceRegister(Message):
     )
     room: RoomInfo = RoomInfo()
     power: PowerModel
+    clock_s: float | None = Field(
+        None, ge=0, le=1e11, description="Its host's clock when this was sent: seconds since 1970."
+    )
 
 
 class WattsInfo(Message):
@@ -92,6 +95,11 @@ class DeviceInfo(Message):
     live: bool
     last_seen_at: float
     registered_at: float | None = Field(None, description="When it first registered.")
+    clock_ahead_s: float | None = Field(
+        None,
+        description="Seconds that its host's clock was ahead of the server's when it registered "
+        "last, to within the way of the message; negative: behind. Nothing depends on it.",
+    )
     drained_at: float | None = Field(
         None, description="Since when it is given no work, because somebody said so."
     )

@@ -36,7 +36,12 @@ async def read_all(context: Context) -> list[DeviceInfo]:
 async def register(body: DeviceRegister, request: Request, context: ContextDep) -> None:
     """Offer a device; from now on it is given work."""
     served_hosts.check(context.settings, body, address_of(request.scope))
-    await done(context.dispatcher.call(lambda board, s, now: devices.register(board, s, body, now)))
+    arrived_at = context.dispatcher.now()
+    await done(
+        context.dispatcher.call(
+            lambda board, s, now: devices.register(board, s, body, now, arrived_at)
+        )
+    )
 
 
 @router.post("/queue-key")

@@ -186,6 +186,17 @@ def test_only_a_silent_device_is_removed(plane: Plane) -> None:
     assert told(plane, "csd").health is DeviceHealth.LIVE
 
 
+def test_how_far_its_clock_is_off_is_measured_when_it_registers(either_plane: Plane) -> None:
+    plane = either_plane
+    register(plane, Prong.CPU, clock_s=1_960.25)
+    register(plane, Prong.CSD)
+    assert told(plane, "cpu").clock_ahead_s == 960.25
+    assert told(plane, "csd").clock_ahead_s is None
+    plane.now += 5
+    register(plane, Prong.CPU, clock_s=1_000.0)
+    assert told(plane, "cpu").clock_ahead_s == -5.0
+
+
 @pytest.mark.parametrize("act", [drain, resume, remove])
 def test_an_unknown_device_is_said_to_be_so(plane: Plane, act: object) -> None:
     assert callable(act)

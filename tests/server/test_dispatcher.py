@@ -194,6 +194,26 @@ def test_a_database_that_fails_is_reported_and_survived(plane: Plane, images: Pa
     assert [b.index for b in feed(plane, run, 0, 0).batches] == [0]
 
 
+def test_a_database_that_fails_is_told_once_and_asked_less_and_less(
+    plane: Plane, images: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    register(plane, Prong.CPU)
+    run = new_run(plane, images, strategy="cpu")
+    wait_until(lambda: work_off(plane))
+    with plane.database.session() as session:
+        session.execute(text("alter table batches rename to batches_away"))
+    for _ in range(6):
+        with pytest.raises(Unavailable, match="did not take it"):
+            feed(plane, run, 0, 0)
+    told = [record for record in caplog.records if record.name == "ddlp.server.dispatcher"]
+    assert [record.getMessage().partition(":")[0] for record in told] == [
+        "what was asked cannot be written to the database"
+    ]
+    with plane.database.session() as session:
+        session.execute(text("alter table batches_away rename to batches"))
+    wait_until(lambda: _works(plane, run))
+
+
 def _works(plane: Plane, run: uuid.UUID) -> bool:
     try:
         feed(plane, run, 0, 0)

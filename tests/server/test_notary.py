@@ -105,7 +105,7 @@ def test_a_database_that_fails_is_survived(
     with plane.database.session() as session:
         session.execute(text("alter table certificates rename to certificates_away"))
     notary.start()
-    wait_until(lambda: "certificates cannot be sealed now" in caplog.text)
+    wait_until(lambda: "certificates cannot be sealed" in caplog.text)
     with plane.database.session() as session:
         session.execute(text("alter table certificates_away rename to certificates"))
     wait_until(lambda: sealed(plane) == [0])

@@ -61,6 +61,20 @@ def test_the_room_of_a_store_is_a_share_only_where_both_parts_are_known(
     assert view(room=room).room == expected
 
 
+@pytest.mark.parametrize(
+    ("ahead_s", "said"),
+    [
+        (None, ""),
+        (0.4, ""),
+        (-1.9, ""),
+        (960.0, "Its clock is 16 min 0 s ahead."),
+        (-7200.0, "Its clock is 2 h 0 min behind."),
+    ],
+)
+def test_a_clock_that_is_off_is_told(ahead_s: float | None, said: str) -> None:
+    assert view(clock_ahead_s=ahead_s).clock == said
+
+
 def test_what_can_be_done_follows_from_its_health() -> None:
     [drain] = view().actions
     assert (drain.label, drain.send) == ("Drain", "POST /api/v1/devices/csd0/drain")
