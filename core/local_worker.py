@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import BinaryIO
 
+from pydantic import Field
+
 from ddlp.core.errors import BadSample, DdlpError, NoRoom, is_bug
 from ddlp.core.messages import Lease, Message, WorkSpec
 from ddlp.core.mishap import Mishap
@@ -33,7 +35,7 @@ class Report(Message):
     device: str = ""
     location: str = ""
     nbytes: int = 0
-    checksum: int = 0
+    checksum: int = Field(0, ge=0, lt=2**64)
     seconds: float = 0.0
     cpu_s: float = 0.0
     bad: tuple[Mishap, ...] = ()

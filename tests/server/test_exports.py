@@ -20,9 +20,9 @@ from ddlp.core.errors import InvalidInput, Unavailable
 from ddlp.core.tables import Form, json_text
 from ddlp.core.types import Prong
 from ddlp.server import exports
-from ddlp.server.app import _report
 from ddlp.server.exports import Export, What
 from ddlp.server.models import BadSample, BatchRow, Epoch, Rollup, RunRead
+from ddlp.server.problems import tell
 from ddlp.server.routes import exports as route
 from tests.server.conftest import Plane
 from tests.server.driving import deliver, new_run, register, settle
@@ -65,8 +65,8 @@ def client(plane: Plane) -> Iterator[TestClient]:
     app = FastAPI()
     app.state.context = SimpleNamespace(database=plane.database)
     app.include_router(route.router, prefix="/api/v1")
-    app.add_exception_handler(InvalidInput, _report)
-    app.add_exception_handler(Unavailable, _report)
+    app.add_exception_handler(InvalidInput, tell)
+    app.add_exception_handler(Unavailable, tell)
     with TestClient(app) as found:
         yield found
 

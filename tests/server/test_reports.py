@@ -25,8 +25,8 @@ from ddlp.core.messages.reports import DeviceReport, RunReport
 from ddlp.core.stages import StageTimes
 from ddlp.core.types import Domain, Prong, Provenance, RunState, Spending, Stage
 from ddlp.server import comparisons, reports, runs, work
-from ddlp.server.app import _report
 from ddlp.server.models import Run
+from ddlp.server.problems import tell
 from ddlp.server.routes import runs as route
 from tests.server.conftest import Plane
 from tests.server.driving import (
@@ -360,7 +360,7 @@ def client(plane: Plane) -> Iterator[TestClient]:
     app = FastAPI()
     app.state.context = SimpleNamespace(database=plane.database, dispatcher=plane.dispatcher)
     app.include_router(route.router, prefix="/api/v1")
-    app.add_exception_handler(DdlpError, _report)
+    app.add_exception_handler(DdlpError, tell)
     with TestClient(app) as found:
         yield found
 

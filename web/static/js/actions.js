@@ -26,6 +26,7 @@
   });
 
   const valueOf = (field) => {
+    if (field.dataset.boolean !== undefined) return field.value === "true";
     if (field.type !== "number" && field.dataset.number === undefined) return field.value;
     const [scale, number] = [Number(field.dataset.scale ?? 1), Number(field.value)];
     if (scale !== 1) return Math.round(number * scale);
