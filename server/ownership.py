@@ -68,6 +68,14 @@ class Ownership:
     meeting: int | None = None
     """How many batches the CPU's front holds where the CSD's begins; None while batches lie between
     them, where only one side made any, or where the sides are mixed."""
+    head: int = 0
+    """Where the CPU takes its next batch."""
+    tail: int = 0
+    """Where the CSD has taken its last one."""
+
+    def count(self, prong: Prong, shade: Shade) -> int:
+        """Batches of a prong that are so far."""
+        return sum(part.batches for part in self.stretches if part.kind == (prong, shade))
 
 
 NOTHING = Ownership([])
@@ -97,7 +105,11 @@ def ownership(session: Session, run_id: uuid.UUID, number: int) -> Ownership:
         *_under_way(session, row, segments[-1]),
     ]
     found = list(_joined(part for cell in cells for part in _parts(cell)))
-    return Ownership(found, _meeting(found, segments[-1].position + segments[-1].full))
+    last = segments[-1]
+    moved = last.position - last.first
+    return Ownership(
+        found, _meeting(found, last.position + last.full), row.head + moved, row.tail + moved
+    )
 
 
 def _meeting(found: list[Stretch], full: int) -> int | None:

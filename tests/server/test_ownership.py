@@ -54,6 +54,8 @@ class Ledger:
             for prong, front in zip(Prong, (snapshot.cpu, snapshot.csd), strict=True):
                 for shade in Shade:
                     assert counted(found)[prong, shade] == getattr(front, shade.value)
+                    assert found.count(prong, shade) == getattr(front, shade.value)
+            assert found.head == snapshot.cpu.taken
         return found
 
 
@@ -69,6 +71,8 @@ def assert_in_order(found: Ownership, batches: int) -> None:
     """Stretches lie beside each other and inside the epoch; neighbours of one kind are one."""
     assert all(part.batches > 0 for part in found.stretches)
     assert all(0 <= part.first < part.last <= batches for part in found.stretches)
+    assert 0 <= found.head <= batches
+    assert 0 <= found.tail <= batches
     for left, right in itertools.pairwise(found.stretches):
         assert left.last <= right.first
         assert left.kind != right.kind or left.last < right.first

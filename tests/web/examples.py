@@ -116,7 +116,8 @@ def owned(batches: int, cpu: Front, csd: Front) -> Ownership:
         right -= many
         stretches.append(Stretch((Prong.CSD, shade), right, many))
     found = sorted((part for part in stretches if part.batches), key=lambda part: part.first)
-    return Ownership(found, left if left == right and 0 < left < batches else None)
+    meeting = left if left == right and 0 < left < batches else None
+    return Ownership(found, meeting, cpu.taken, batches - csd.taken)
 
 
 def energy(source: str, joules: float | None, provenance: str = "modelled") -> EnergyInfo:

@@ -251,6 +251,16 @@ def test_what_a_run_before_delivered_is_neither_sides() -> None:
     ]
 
 
+def test_the_figures_beside_the_bar_are_those_that_it_shows() -> None:
+    """The bar is looked up a moment after the rates: on a busy machine that may be long."""
+    earlier = Front(taken=25, delivered=9, ready=16, leased=0, images_per_s=43.0)
+    parts = [Stretch(CPU, 0, 14), Stretch((Prong.CPU, Shade.READY), 14, 11)]
+    shown = page(seen=snapshot(cpu=earlier), owners=Ownership(parts, None, 30, 100)).fronts
+    cpu = shown.sides[0]
+    assert (cpu.delivered, cpu.ready, cpu.leased, cpu.rate) == ("14", "11", "0", "43")
+    assert (shown.cursors[0].kind, shown.cursors[0].x) == ("cpu-cursor", 300)
+
+
 # One side
 
 
