@@ -61,16 +61,24 @@ class Stretch:
 
 
 @dataclass(frozen=True)
-class Ownership:
+class BatchOwners:
     """An epoch from its first batch to its last, without what is untouched."""
 
     stretches: list[Stretch]
     meeting: int | None = None
     """How many batches the CPU's front holds where the CSD's begins; None while batches lie between
     them, where only one side made any, or where the sides are mixed."""
+    head: int = 0
+    """Where the CPU takes its next batch."""
+    tail: int = 0
+    """Where the CSD has taken its last one."""
+
+    def count(self, prong: Prong, shade: Shade) -> int:
+        """Batches of a prong that are so far."""
+        return sum(part.batches for part in self.stretches if part.kind == (prong, shade))
 
 
-NOTHING = Ownership([])
+NOTHING = BatchOwners([])
 
 
 @dataclass(frozen=True)
@@ -82,7 +90,7 @@ class _Cell:
     counts: Counter[Kind]
 
 
-def ownership(session: Session, run_id: uuid.UUID, number: int) -> Ownership:
+def batch_owners(session: Session, run_id: uuid.UUID, number: int) -> BatchOwners:
     """Who made what of an epoch, as it is written down now."""
     row = session.get(Epoch, (run_id, number))
     if row is None:
@@ -97,7 +105,11 @@ def ownership(session: Session, run_id: uuid.UUID, number: int) -> Ownership:
         *_under_way(session, row, segments[-1]),
     ]
     found = list(_joined(part for cell in cells for part in _parts(cell)))
-    return Ownership(found, _meeting(found, segments[-1].position + segments[-1].full))
+    last = segments[-1]
+    moved = last.position - last.first
+    return BatchOwners(
+        found, _meeting(found, last.position + last.full), row.head + moved, row.tail + moved
+    )
 
 
 def _meeting(found: list[Stretch], full: int) -> int | None:

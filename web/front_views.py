@@ -1,13 +1,13 @@
 """View models of both fronts: one bar, two cursors, where they meet, and when."""
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ddlp.core.messages import EpochInfo, RunInfo
 from ddlp.core.schedule import STRATEGIES
 from ddlp.core.types import Prong, RunState
 from ddlp.core.units import duration, per_second
-from ddlp.server.batch_owners import Ownership, Shade, Stretch
+from ddlp.server.batch_owners import BatchOwners, Shade, Stretch
 from ddlp.server.snapshot import Front, Snapshot
 
 SCALE = 1000
@@ -63,10 +63,10 @@ class Fronts:
 
 
 def fronts_view(
-    info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None, owners: Ownership
+    info: RunInfo, epochs: list[EpochInfo], seen: Snapshot | None, owners: BatchOwners
 ) -> Fronts:
     """The bar as it stands, or as the last epoch ended."""
-    fronts = dict(zip(Prong, (seen.cpu, seen.csd) if seen else _final_fronts(epochs), strict=True))
+    fronts = _live_fronts(seen, owners) if seen else _final_fronts(epochs)
     batches = seen.batches if seen else info.batches
     shown = [
         part for part in owners.stretches
@@ -79,9 +79,7 @@ def fronts_view(
     return Fronts(
         title=f"Epoch progress · {info.batches:,} batches of {info.batch_size}",
         segments=_segments(batches, shown),
-        cursors=_cursors(batches, {prong: fronts[prong].taken for prong in working})
-        if seen and seen.meeting_point is None
-        else [],
+        cursors=_cursors(batches, owners, working) if seen and seen.meeting_point is None else [],
         marker=marker,
         sides=[
             _side(
@@ -113,13 +111,20 @@ def shown_epoch(epochs: list[EpochInfo], seen: Snapshot | None) -> int | None:
     return next((epoch.number for epoch in reversed(epochs) if epoch.consumed), None)
 
 
-def _final_fronts(epochs: list[EpochInfo]) -> tuple[Front, Front]:
+def _live_fronts(seen: Snapshot, owners: BatchOwners) -> dict[Prong, Front]:
+    """Rates as they are measured; batches as they are drawn, which was looked up a moment later."""
+    return {
+        prong: replace(front, **{shade.value: owners.count(prong, shade) for shade in Shade})
+        for prong, front in zip(Prong, (seen.cpu, seen.csd), strict=True)
+    }
+
+
+def _final_fronts(epochs: list[EpochInfo]) -> dict[Prong, Front]:
     """The last epoch that delivered something, when there is nothing live to show."""
     shown = next((epoch for epoch in reversed(epochs) if epoch.consumed), None)
     if shown is None:
-        return Front(0, 0, 0, 0, 0.0), Front(0, 0, 0, 0, 0.0)
-    cpu, csd = (Front(shown.made[p], shown.delivered[p], 0, 0, 0.0) for p in Prong)
-    return cpu, csd
+        return {prong: Front(0, 0, 0, 0, 0.0) for prong in Prong}
+    return {p: Front(shown.made[p], shown.delivered[p], 0, 0, 0.0) for p in Prong}
 
 
 def _segments(batches: int, stretches: list[Stretch]) -> list[Segment]:
@@ -134,14 +139,14 @@ def _segments(batches: int, stretches: list[Stretch]) -> list[Segment]:
     return found
 
 
-def _cursors(batches: int, taken: dict[Prong, int]) -> list[Segment]:
+def _cursors(batches: int, owners: BatchOwners, working: tuple[Prong, ...]) -> list[Segment]:
     """Where each side goes on, drawn inside the bar."""
     found = []
-    if Prong.CPU in taken:
-        head = _place(taken[Prong.CPU], batches)
+    if Prong.CPU in working:
+        head = _place(owners.head, batches)
         found.append(Segment("cpu-cursor", min(head, SCALE - _CURSOR), _CURSOR))
-    if Prong.CSD in taken:
-        tail = _place(batches - taken[Prong.CSD], batches)
+    if Prong.CSD in working:
+        tail = _place(owners.tail, batches)
         found.append(Segment("csd-cursor", max(round(tail - _CURSOR, 1), 0.0), _CURSOR))
     return found
 
@@ -166,7 +171,7 @@ def _outlook(
     info: RunInfo,
     epochs: list[EpochInfo],
     seen: Snapshot | None,
-    owners: Ownership,
+    owners: BatchOwners,
 ) -> tuple[float | None, str]:
     """Where the fronts meet: where they did, or where they will at the rates of now."""
     if seen is None:
@@ -182,7 +187,7 @@ def _outlook(
     return _forecast(info, seen)
 
 
-def _over(info: RunInfo, last: EpochInfo | None, owners: Ownership) -> tuple[float | None, str]:
+def _over(info: RunInfo, last: EpochInfo | None, owners: BatchOwners) -> tuple[float | None, str]:
     if last is None:
         return None, "No batch was delivered."
     if last.consumed < last.batches:
@@ -190,7 +195,7 @@ def _over(info: RunInfo, last: EpochInfo | None, owners: Ownership) -> tuple[flo
     return _met(info.batches, owners, over=True)
 
 
-def _met(batches: int, owners: Ownership, *, over: bool) -> tuple[float | None, str]:
+def _met(batches: int, owners: BatchOwners, *, over: bool) -> tuple[float | None, str]:
     """Where both sides touch, if that is one place; a side that works alone meets nobody."""
     makers = {part.kind[0] for part in owners.stretches if part.kind}
     if owners.meeting is not None:

@@ -15,7 +15,7 @@ from starlette.responses import StreamingResponse
 from ddlp.core.errors import NotFound
 from ddlp.core.types import Prong
 from ddlp.server import audit, limits, proofs, quarantine, reports, runs, snapshot
-from ddlp.server.batch_owners import NOTHING, ownership
+from ddlp.server.batch_owners import NOTHING, batch_owners
 from ddlp.server.board import Board
 from ddlp.server.context import Context, ContextDep, done, find_run
 from ddlp.server.models import Run
@@ -147,7 +147,7 @@ def _read(context: Context, ref: str, moment: _Moment) -> tuple[RunView, BadView
             events=audit.page(session, subject=row.name, action="run", limit=_EVENTS),
             consumed=runs.consumed(session, row),
             limits=limits.info(context.settings, row, moment.stored),
-            owners=NOTHING if shown is None else ownership(session, row.id, shown),
+            owners=NOTHING if shown is None else batch_owners(session, row.id, shown),
         )
         return run_view(facts, moment.seen), bad_view(
             info, quarantine.page(session, row, None, _BAD)

@@ -13,7 +13,7 @@ from ddlp.core.schedule import CHOICES, STRATEGIES
 from ddlp.core.schedule.limits import bad_allowed
 from ddlp.core.types import EpochState, Prong, RunState, Spending
 from ddlp.core.units import duration, epoch_of, joules, per_second, size
-from ddlp.server.batch_owners import NOTHING, Ownership
+from ddlp.server.batch_owners import NOTHING, BatchOwners
 from ddlp.server.snapshot import Snapshot
 from ddlp.web.energy_views import EnergyView, energy_view, joules_per_image
 from ddlp.web.front_views import Fronts, fronts_view
@@ -69,7 +69,7 @@ class RunFacts:
     consumed: int
     """Batches of all epochs."""
     limits: LimitsInfo | None = None
-    owners: Ownership = NOTHING
+    owners: BatchOwners = NOTHING
     """Who made what of the epoch that the bar shows."""
 
 

@@ -14,7 +14,7 @@ from ddlp.core.schedule import Batch, Limits, RunSchedule, strategy
 from ddlp.core.settings import Settings
 from ddlp.core.types import Prong, RunState
 from ddlp.server import ledger
-from ddlp.server.batch_owners import CELLS, Kind, Ownership, Shade, Stretch, ownership
+from ddlp.server.batch_owners import CELLS, BatchOwners, Kind, Shade, Stretch, batch_owners
 from ddlp.server.board import ActiveRun, Board
 from ddlp.server.models import Base, Epoch
 from ddlp.server.snapshot import take
@@ -41,23 +41,25 @@ class Ledger:
         done = len(self.consumed)
         self.consumed += making.take(self.schedule, steps - done, done=done)
 
-    def seen(self) -> Ownership:
+    def seen(self) -> BatchOwners:
         """What is written down, after it was compared with what the schedule knows."""
         board = Board(Settings())
         run_id = self.run.id
         board.runs[run_id] = ActiveRun(run_id, "r50", RunState.RUNNING, self.schedule)
         snapshot = take(board, run_id, 0.0)
         ledger.save_changes(self.session, run_id, self.schedule.changes(), 0.0)
-        found = ownership(self.session, run_id, 0)
+        found = batch_owners(self.session, run_id, 0)
         assert_in_order(found, snapshot.batches)
         if snapshot.epoch is not None:
             for prong, front in zip(Prong, (snapshot.cpu, snapshot.csd), strict=True):
                 for shade in Shade:
                     assert counted(found)[prong, shade] == getattr(front, shade.value)
+                    assert found.count(prong, shade) == getattr(front, shade.value)
+            assert found.head == snapshot.cpu.taken
         return found
 
 
-def counted(found: Ownership) -> Counter[Kind]:
+def counted(found: BatchOwners) -> Counter[Kind]:
     """Batches by kind."""
     counts: Counter[Kind] = Counter()
     for part in found.stretches:
@@ -65,10 +67,12 @@ def counted(found: Ownership) -> Counter[Kind]:
     return counts
 
 
-def assert_in_order(found: Ownership, batches: int) -> None:
+def assert_in_order(found: BatchOwners, batches: int) -> None:
     """Stretches lie beside each other and inside the epoch; neighbours of one kind are one."""
     assert all(part.batches > 0 for part in found.stretches)
     assert all(0 <= part.first < part.last <= batches for part in found.stretches)
+    assert 0 <= found.head <= batches
+    assert 0 <= found.tail <= batches
     for left, right in itertools.pairwise(found.stretches):
         assert left.last <= right.first
         assert left.kind != right.kind or left.last < right.first
@@ -82,7 +86,7 @@ def session(engine: Engine) -> Iterator[Session]:
 
 
 def test_nothing_is_known_of_an_epoch_that_was_not_opened(session: Session) -> None:
-    assert ownership(session, uuid.UUID(int=1), 0) == Ownership([])
+    assert batch_owners(session, uuid.UUID(int=1), 0) == BatchOwners([])
 
 
 def test_two_fronts_grow_towards_each_other_and_meet(session: Session) -> None:
@@ -192,5 +196,5 @@ def test_what_another_run_delivered_is_neither_sides(session: Session) -> None:
     row = session.get_one(Epoch, (epoch.run.id, 0))
     row.segments = [{**row.segments[0], "position": 3}]
     session.flush()
-    found = ownership(session, epoch.run.id, 0)
+    found = batch_owners(session, epoch.run.id, 0)
     assert found.stretches[0] == Stretch(None, 0, 3)

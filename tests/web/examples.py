@@ -6,7 +6,7 @@ from typing import Any
 from ddlp.core.messages import EnergyInfo, EpochInfo, LimitsInfo, RunInfo
 from ddlp.core.messages.reports import DeviceReport, Joules, StallInfo
 from ddlp.core.types import BadPolicy, EpochState, Prong, Provenance, RunState, TailPolicy
-from ddlp.server.batch_owners import NOTHING, Ownership, Shade, Stretch
+from ddlp.server.batch_owners import NOTHING, BatchOwners, Shade, Stretch
 from ddlp.server.snapshot import Front, Snapshot
 from ddlp.web.run_views import RunFacts, RunView, run_view
 
@@ -104,7 +104,7 @@ def snapshot(**changes: Any) -> Snapshot:
     return Snapshot(**values | changes)
 
 
-def owned(batches: int, cpu: Front, csd: Front) -> Ownership:
+def owned(batches: int, cpu: Front, csd: Front) -> BatchOwners:
     """Two whole fronts, each with what it has delivered, has ready, and has leased."""
     stretches, left, right = [], 0, batches
     for shade in Shade:
@@ -116,7 +116,8 @@ def owned(batches: int, cpu: Front, csd: Front) -> Ownership:
         right -= many
         stretches.append(Stretch((Prong.CSD, shade), right, many))
     found = sorted((part for part in stretches if part.batches), key=lambda part: part.first)
-    return Ownership(found, left if left == right and 0 < left < batches else None)
+    meeting = left if left == right and 0 < left < batches else None
+    return BatchOwners(found, meeting, cpu.taken, batches - csd.taken)
 
 
 def energy(source: str, joules: float | None, provenance: str = "modelled") -> EnergyInfo:

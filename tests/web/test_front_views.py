@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ddlp.core.types import EpochState, Prong, RunState
-from ddlp.server.batch_owners import Ownership, Shade, Stretch
+from ddlp.server.batch_owners import BatchOwners, Shade, Stretch
 from ddlp.server.snapshot import Front
 from ddlp.web.front_views import SCALE, Segment
 from tests.web.examples import epoch_info, live, page, run_info, snapshot
@@ -221,7 +221,7 @@ CPU, CSD = ((prong, Shade.DELIVERED) for prong in Prong)
 
 def test_the_meeting_point_is_where_the_sides_touch_and_not_where_they_were_to() -> None:
     """Given out up to 52 by the CPU, but the CPU won the races for batches of the CSD."""
-    owners = Ownership([Stretch(CPU, 0, 91), Stretch(CSD, 91, 9)], meeting=91)
+    owners = BatchOwners([Stretch(CPU, 0, 91), Stretch(CSD, 91, 9)], meeting=91)
     for seen in (None, snapshot(meeting_point=52)):
         shown = page(epochs=[epoch_info(meeting_point=52)], seen=seen, owners=owners).fronts
         assert (shown.marker, shown.outlook) == (910, "CPU and CSD met at batch 91.")
@@ -230,7 +230,7 @@ def test_the_meeting_point_is_where_the_sides_touch_and_not_where_they_were_to()
 
 def test_sides_that_are_mixed_are_drawn_as_they_are_and_have_no_meeting_point() -> None:
     parts = [Stretch(CPU, 0, 50), Stretch(CSD, 50, 10), Stretch(CPU, 60, 5), Stretch(CSD, 65, 35)]
-    shown = page(epochs=[epoch_info()], owners=Ownership(parts)).fronts
+    shown = page(epochs=[epoch_info()], owners=BatchOwners(parts)).fronts
     assert shown.marker is None
     assert shown.outlook == "No single meeting point: each side made batches of the other."
     drawn = [(part.name, part.x, part.width) for part in shown.segments]
@@ -244,11 +244,21 @@ def test_sides_that_are_mixed_are_drawn_as_they_are_and_have_no_meeting_point() 
 
 def test_what_a_run_before_delivered_is_neither_sides() -> None:
     parts = [Stretch(None, 0, 40), Stretch(CPU, 40, 60)]
-    shown = page(epochs=[epoch_info()], owners=Ownership(parts)).fronts
+    shown = page(epochs=[epoch_info()], owners=BatchOwners(parts)).fronts
     assert [(part.kind, part.width) for part in shown.segments] == [
         ("taken-over", 400),
         ("cpu-delivered", 600),
     ]
+
+
+def test_the_figures_beside_the_bar_are_those_that_it_shows() -> None:
+    """The bar is looked up a moment after the rates: on a busy machine that may be long."""
+    earlier = Front(taken=25, delivered=9, ready=16, leased=0, images_per_s=43.0)
+    parts = [Stretch(CPU, 0, 14), Stretch((Prong.CPU, Shade.READY), 14, 11)]
+    shown = page(seen=snapshot(cpu=earlier), owners=BatchOwners(parts, None, 30, 100)).fronts
+    cpu = shown.sides[0]
+    assert (cpu.delivered, cpu.ready, cpu.leased, cpu.rate) == ("14", "11", "0", "43")
+    assert (shown.cursors[0].kind, shown.cursors[0].x) == ("cpu-cursor", 300)
 
 
 # One side
