@@ -31,6 +31,9 @@ class RoomInfo(Message):
     )
 
 
+ServedAddress = Annotated[str, Field(max_length=4096, pattern=SERVED), AfterValidator(check_served)]
+
+
 class DeviceRegister(Message):
     """A device that offers to produce batches."""
 
@@ -42,11 +45,8 @@ class DeviceRegister(Message):
     incarnation: uuid.UUID = Field(description="New at every start: tells a restart from a repeat.")
     engine: str = Field(max_length=64)
     store: str = Field(max_length=4096, description="Where it writes: file:///… or s3://…")
-    serves: Annotated[str, AfterValidator(check_served)] | None = Field(
-        None,
-        max_length=4096,
-        pattern=SERVED,
-        description="Address at which it serves its store, as http://HOST:PORT.",
+    serves: ServedAddress | None = Field(
+        None, description="Address at which it serves its store, as http://HOST:PORT."
     )
     store_key: str | None = Field(
         None, max_length=128, description="What tokens for single batches are made from."
