@@ -27,6 +27,7 @@ from ddlp.core.types import DatasetState, Prong
 from ddlp.server import datasets, forecasts, pack_folders, packings, runs
 from ddlp.server.database import Database
 from ddlp.server.forecasts import Expected
+from ddlp.server.idempotency import Once
 from ddlp.server.models import Dataset
 from ddlp.server.packer import Packer
 from ddlp.server.routes import datasets as routes
@@ -300,7 +301,7 @@ def test_one_that_is_under_way_is_not_forecast_again(
         scanner=SimpleNamespace(progress=lambda _: None),
     )
     for _ in range(2):
-        info = routes.pack("fruit", PackCreate(), context)
+        info = routes.pack("fruit", PackCreate(), context, Once(None, ""))
         assert info.packing is not None
         assert (info.state, info.packing.forecast) == (DatasetState.PACKING, None)
         assert info.packing.no_forecast == "a.jpg cannot be read"

@@ -15,6 +15,7 @@ from ddlp.core.types import Prong, RunState
 from ddlp.server import datasets
 from ddlp.server import runs as server_runs
 from ddlp.server.context import Context
+from ddlp.server.idempotency import Once
 from ddlp.server.models import Calibration, Run
 from ddlp.server.notary import Notary
 from ddlp.server.routes import runs
@@ -55,7 +56,9 @@ def switch(plane: Plane, run: uuid.UUID, strategy: str, window: int | None = Non
 
 def replay(plane: Plane, run: uuid.UUID, **fields: Any) -> RunInfo:
     """POST /runs/{ref}/replay."""
-    return asyncio.run(runs.replay(str(run), ReplayCreate(**fields), context(plane)))
+    return asyncio.run(
+        runs.replay(str(run), ReplayCreate(**fields), context(plane), Once(None, ""))
+    )
 
 
 def finish(plane: Plane, run: uuid.UUID) -> Certificate:
