@@ -58,8 +58,8 @@ class Death:
 
     @property
     def crashed(self) -> bool:
-        """Whether it was its own doing, as far as a signal tells."""
-        return self.exit_code is not None and -self.exit_code in _CRASHES
+        """Whether it was its own doing, as far as status and signal tell."""
+        return self.exit_code is not None and (self.exit_code > 0 or -self.exit_code in _CRASHES)
 
     @property
     def words(self) -> str:

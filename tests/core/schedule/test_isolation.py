@@ -119,7 +119,6 @@ def test_going_back_makes_an_isolated_batch_again() -> None:
         (Death(-signal.SIGTERM), "SIGTERM from outside"),
         (Death(-signal.SIGALRM), "SIGALRM from outside"),
         (Death(-62), "signal 62 from outside"),
-        (Death(3), "status 3"),
         (Death(-signal.SIGKILL, True), "SIGKILL, as the kernel ended processes for lack of memory"),
         (UNKNOWN, "nobody saw how"),
     ],
@@ -143,6 +142,23 @@ def test_however_often_workers_are_killed_at_a_batch_it_is_neither_isolated_nor_
     claim(run, lease, process=99)
     run.commit(*key(lease), made("cpu"), 1.0)
     assert [b.index for b in run.fetch(0, 0, 0, 1)] == [0]
+
+
+@pytest.mark.parametrize(
+    ("death", "words"),
+    [
+        (Death(-signal.SIGBUS), "SIGBUS"),
+        (Death(-signal.SIGABRT), "SIGABRT"),
+        (Death(1), "status 1"),
+    ],
+)
+def test_what_a_process_does_to_itself_is_a_crash(death: Death, words: str) -> None:
+    run = schedule("cpu", on_bad=BadPolicy.FAIL)
+    lease = run.top_up(0.0)[0]
+    for process in range(3):
+        claim(run, lease, process=process + 1)
+        run.process_died(Holder("cpu", process + 1), death)
+    assert f"a worker process of cpu crashed ({words}) while" in (run.expected_failure or "")
 
 
 def test_crashes_are_counted_between_kills() -> None:
