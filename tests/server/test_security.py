@@ -310,6 +310,7 @@ def test_every_change_needs_admin_but_for_those_of_workers_and_trainers(locked: 
         "/api/v1/leases/claim",
         "/api/v1/leases/report",
         "/api/v1/devices",
+        "/api/v1/devices/queue-key",
         "/api/v1/devices/{name}/heartbeat",
         "/api/v1/meters",
         "/api/v1/packings/{packing}/claim",
