@@ -23,7 +23,10 @@ _OWN_SECRETS = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.10
 
 def check_served(url: str) -> str:
     """The address of a store, unless it leads to what a store cannot be."""
-    host = (urlsplit(url).hostname or "").rstrip(".")
+    try:
+        host = (urlsplit(url).hostname or "").rstrip(".")
+    except ValueError as error:  # such as [00]
+        raise ValueError(f"{url} is not the address of a host that serves a store") from error
     if host in _METADATA or (_NUMBER.fullmatch(host.rpartition(".")[2]) and not _is_address(host)):
         raise ValueError(f"{host} is not a host that serves a store")
     if _is_address(host):

@@ -57,6 +57,7 @@ def device(serves: str | None, host: str = "csd1") -> DeviceRegister:
         "http://metadata.google.internal/",
         "http://0.0.0.0:1/",
         "http://[::]:1/",
+        "http://[00]/",
         "http://224.0.0.1/",
         "http://" + "a" * 5000,
     ],
