@@ -1,5 +1,6 @@
 """Connections to the database, and bringing its tables up to this version."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -121,6 +122,12 @@ def insert_of(session: Session) -> Any:
     """The database's own INSERT, which can do something else where a row is there already."""
     dialects = {"sqlite": sqlite.insert, "postgresql": postgresql.insert}
     return dialects[session.get_bind().dialect.name]
+
+
+def steady_clock(now: float) -> Callable[[], float]:
+    """A clock that runs on evenly from now, whatever is done to the machine's clock meanwhile."""
+    offset = now - time.monotonic()
+    return lambda: offset + time.monotonic()
 
 
 def words_of(error: Exception) -> str:

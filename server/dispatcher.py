@@ -7,9 +7,8 @@ in one transaction, and only then answers. Under load the groups grow by themsel
 import logging
 import queue
 import threading
-import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -26,7 +25,7 @@ from ddlp.core.types import EpochState, Prong, RunState
 from ddlp.server import files, identity, ledger, reconciler, retention, rollups, serving, sessions
 from ddlp.server.board import ActiveRun, Board
 from ddlp.server.calls import Action, BadCallError, Call, refusal, settle
-from ddlp.server.database import Database, away, is_down
+from ddlp.server.database import Database, away, is_down, steady_clock
 from ddlp.server.models import Run
 from ddlp.server.ownership import OwnershipLost
 from ddlp.server.remainder import samples_left
@@ -40,12 +39,6 @@ _TOKENS = 1000
 log = logging.getLogger(__name__)
 
 Send = Callable[[Prong, list[Lease]], None]
-
-
-def steady_clock(now: float) -> Callable[[], float]:
-    """A clock that runs on evenly from now, whatever is done to the machine's clock meanwhile."""
-    offset = now - time.monotonic()
-    return lambda: offset + time.monotonic()
 
 
 class Dispatcher:
@@ -73,6 +66,7 @@ class Dispatcher:
         """What can be removed from the stores once the group is written."""
         self._stopping = threading.Event()
         self._outage = Outage(log, "what was asked cannot be written to the database")
+        self._clearing = Outage(log, "files that are not needed any more cannot be removed")
         self._thread = threading.Thread(target=self._work, name="dispatcher", daemon=True)
 
     def start(self) -> None:
@@ -157,15 +151,25 @@ class Dispatcher:
                     self._stopping.wait(pause_s)
             else:
                 self._outage.succeeded()
-                for action in self._board.written:
-                    action()
-                self._board.written = []
-                for answer, result in resolve:
-                    settle(answer, result)
-                for clear in self._clear:
-                    clear()
-                self._clear = []
+                self._finish(resolve)
         self._save_counts()
+
+    def _finish(self, resolve: list[tuple["Future[Any]", Any]]) -> None:
+        """What a group that is written allows: files go, and who asked is answered."""
+        written, self._board.written = self._board.written, []
+        clear, self._clear = self._clear, []
+        self._do_each(written)
+        for answer, result in resolve:
+            settle(answer, result)
+        self._do_each(clear)
+
+    def _do_each(self, actions: Sequence[Callable[[], object]]) -> None:
+        """Clear away; what a store does not allow now goes with its run or at the next start."""
+        for action in actions:
+            try:
+                action()
+            except (DdlpError, OSError) as error:
+                self._clearing.failed(error, trace=True)
 
     def _refuse(self, answer: "Future[Any]", error: Exception) -> None:
         """Tell the one whose request the schedule or the database cannot take."""
