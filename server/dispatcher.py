@@ -60,8 +60,8 @@ class Dispatcher:
         self._calls: queue.Queue[Call | None] = queue.Queue()
         self._hungry: list[Hungry] = []
         self._again: list[Call] = []
-        self._alone = 0
-        """How many of these are done one by one."""
+        self._alone = False
+        """Whether these are done one by one."""
         self._clear: list[Callable[[], None]] = []
         """What can be removed from the stores once the group is written."""
         self._stopping = threading.Event()
@@ -128,7 +128,8 @@ class Dispatcher:
             except BadCallError as bad:
                 # Nothing was written. The one is told; the others are done again without it.
                 self._refuse(bad.answer, bad.error)
-                self._again = [call for call in calls if call.answer is not bad.answer]
+                left = [call for call in calls if call.answer is not bad.answer]
+                self._again = left + self._again
                 self._hungry = [one for one in hungry if one.answer is not bad.answer]
                 self._reload()
             except OwnershipLost as lost:
@@ -138,7 +139,7 @@ class Dispatcher:
                 if len(calls) > 1 and not is_down(error):
                     # One of them cannot be written: each is done again alone, to find it.
                     log.warning("a group of %d requests failed (%r)", len(calls), error)
-                    self._again, self._alone = calls, len(calls)
+                    self._again, self._alone = calls, True
                     self._hungry = hungry
                     self._reload()
                 elif calls and not is_down(error):
@@ -170,6 +171,8 @@ class Dispatcher:
                 action()
             except (DdlpError, OSError) as error:
                 self._clearing.failed(error, trace=True)
+            else:
+                self._clearing.succeeded()
 
     def _refuse(self, answer: "Future[Any]", error: Exception) -> None:
         """Tell the one whose request the schedule or the database cannot take."""
@@ -189,8 +192,8 @@ class Dispatcher:
 
     def _gather(self) -> list[Call]:
         """What has arrived, after a short wait for the first."""
+        self._alone = self._alone and bool(self._again)
         if self._alone:
-            self._alone -= 1
             first, *self._again = self._again
             return [first]
         calls: list[Call | None] = [*self._again]
@@ -366,7 +369,7 @@ class Dispatcher:
                 self._load()
             except Exception as error:
                 pause_s = self._outage.failed(error, trace=True)
-                self._alone = 0
+                self._alone = False
                 self._turn_away(self._gather(), error)
                 self._stopping.wait(pause_s)
             else:
