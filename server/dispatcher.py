@@ -24,8 +24,9 @@ from ddlp.core.schedule import Grant
 from ddlp.core.types import EpochState, Prong, RunState
 from ddlp.server import files, identity, ledger, reconciler, retention, rollups, serving, sessions
 from ddlp.server.board import ActiveRun, Board
-from ddlp.server.calls import Action, BadCallError, Call, refusal, settle
-from ddlp.server.database import Database, away, is_down, steady_clock
+from ddlp.server.calls import Action, BadCallError, Call, settle
+from ddlp.server.database import Database, is_down, steady_clock
+from ddlp.server.failures import told
 from ddlp.server.models import Run
 from ddlp.server.ownership import OwnershipLost
 from ddlp.server.remainder import samples_left
@@ -177,7 +178,7 @@ class Dispatcher:
     def _refuse(self, answer: "Future[Any]", error: Exception) -> None:
         """Tell the one whose request the schedule or the database cannot take."""
         log.error("a request could not be handled", exc_info=error)
-        settle(answer, refusal(error))
+        settle(answer, told(error))
 
     def _save_counts(self) -> None:
         """What was counted in the last second before the end."""
@@ -356,7 +357,7 @@ class Dispatcher:
         self._reload()
 
     def _turn_away(self, calls: list[Call], error: Exception) -> None:
-        failure = away(error)
+        failure = told(error)
         for answer in [*(c.answer for c in calls), *(h.answer for h in self._hungry)]:
             settle(answer, failure)
         self._hungry = []

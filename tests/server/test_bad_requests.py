@@ -1,9 +1,7 @@
 """Requests that the schedule or the database cannot take: each fails alone and changes nothing."""
 
 import errno
-import threading
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +24,7 @@ from tests.server.driving import (
     commit,
     deliver,
     feed,
+    hold,
     new_run,
     refusal,
     register,
@@ -68,13 +67,6 @@ def test_what_the_database_refuses_fails_alone_and_its_group_is_written(
     assert sound.result(10).denied == []
     assert last.result(10) == 1
     assert [batch.index for batch in feed(plane, run, 0, 0).batches] == [0]
-
-
-def hold(plane: Plane) -> Callable[[], None]:
-    """Have the dispatcher stand still, so that what is asked meanwhile is one group."""
-    held = threading.Event()
-    plane.dispatcher.call(lambda *_: held.wait(10))
-    return held.set
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e-300, 1e8])
