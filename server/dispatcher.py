@@ -63,6 +63,8 @@ class Dispatcher:
         self._again: list[Call] = []
         self._alone = False
         """Whether these are done one by one."""
+        self._probe = False
+        """Whether a group of nothing comes next: if it fails too, no request is to blame."""
         self._clear: list[Callable[[], None]] = []
         """What can be removed from the stores once the group is written."""
         self._stopping = threading.Event()
@@ -137,16 +139,8 @@ class Dispatcher:
                 self._refuse_all(calls, lost)
                 return
             except Exception as error:  # the border of the thread: report to all who wait, go on
-                if len(calls) > 1 and not is_down(error):
-                    # One of them cannot be written: each is done again alone, to find it.
-                    log.warning("a group of %d requests failed (%r)", len(calls), error)
-                    self._again, self._alone = calls, True
-                    self._hungry = hungry
-                    self._reload()
-                elif calls and not is_down(error):
-                    self._refuse(calls[0].answer, error)
-                    self._hungry = [one for one in hungry if one.answer is not calls[0].answer]
-                    self._reload()
+                if calls and not is_down(error):
+                    self._single_out(calls, hungry, error)
                 else:
                     pause_s = self._outage.failed(error, trace=True)
                     self._give_up(calls, error)
@@ -155,6 +149,18 @@ class Dispatcher:
                 self._outage.succeeded()
                 self._finish(resolve)
         self._save_counts()
+
+    def _single_out(self, calls: list[Call], hungry: list[Hungry], error: Exception) -> None:
+        """One request cannot be written: each is done again alone to find it, and that is told."""
+        self._hungry = hungry
+        if len(calls) > 1:
+            log.warning("a group of %d requests failed (%r)", len(calls), error)
+            self._again, self._alone = calls, True
+        else:
+            self._refuse(calls[0].answer, error)
+            self._hungry = [one for one in hungry if one.answer is not calls[0].answer]
+            self._probe = True
+        self._reload()
 
     def _finish(self, resolve: list[tuple["Future[Any]", Any]]) -> None:
         """What a group that is written allows: files go, and who asked is answered."""
@@ -193,6 +199,9 @@ class Dispatcher:
 
     def _gather(self) -> list[Call]:
         """What has arrived, after a short wait for the first."""
+        if self._probe:
+            self._probe = False
+            return []
         self._alone = self._alone and bool(self._again)
         if self._alone:
             first, *self._again = self._again
@@ -353,7 +362,8 @@ class Dispatcher:
 
     def _give_up(self, calls: list[Call], error: Exception) -> None:
         """Nothing was written: tell everyone, and read the board back when that works."""
-        self._turn_away(calls, error)
+        self._turn_away([*calls, *self._again], error)
+        self._again = []
         self._reload()
 
     def _turn_away(self, calls: list[Call], error: Exception) -> None:

@@ -1,7 +1,7 @@
 """A failure is told in the same words and with the same status, wherever a request meets it."""
 
 import errno
-from typing import cast
+from typing import Any, cast
 
 import pytest
 from fastapi import Request
@@ -10,7 +10,7 @@ from sqlalchemy import exc
 from ddlp.core.errors import DdlpError
 from ddlp.server import database, problems
 from tests.server.conftest import Plane
-from tests.server.driving import ask
+from tests.server.driving import ask, hold
 
 CAUSE = Exception("the database's own words")
 MET: list[tuple[Exception, int]] = [
@@ -52,3 +52,32 @@ def test_what_is_waited_for_is_what_is_told_as_away(met: Exception) -> None:
     assert not (database.is_down(met) and database.is_refusal(met))
     if isinstance(met, database.AWAY):
         assert database.is_down(met)
+
+
+def test_an_error_with_nobody_to_blame_is_told_to_those_who_wait(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loads: list[int] = []
+    broken = [True]
+    load, advance = plane.dispatcher._load, plane.dispatcher._advance
+
+    def count() -> None:
+        loads.append(1)
+        load()
+
+    def fail(*args: Any) -> Any:
+        if broken and args:
+            raise KeyError("a secret value")
+        return advance(*args)
+
+    go_on = hold(plane)
+    monkeypatch.setattr(plane.dispatcher, "_load", count)
+    answers = [plane.dispatcher.call(lambda *_: None) for _ in range(20)]
+    monkeypatch.setattr(plane.dispatcher, "_advance", fail)
+    go_on()
+    for answer in answers:
+        with pytest.raises(DdlpError, match=r"did not expect \(KeyError\)"):
+            answer.result(20)
+    assert len(loads) < 10, "the requests are not searched one after the other for the one to blame"
+    broken.clear()
+    assert ask(plane, lambda *_: "alive") == "alive"
