@@ -50,7 +50,7 @@ def run_server(settings: Settings, *, checked: bool = False) -> None:
         loop="ddlp.server.accepting:PatientLoop",
     )
     server = uvicorn.Server(config)
-    context.ownership.when_lost = lambda: setattr(server, "should_exit", True)
+    context.ownership.tell_when_lost(lambda: setattr(server, "should_exit", True))
     print(f"DDLP serves {here.server_url}", flush=True)
     server.run(sockets=[listener])
     if context.ownership.lost is not None:

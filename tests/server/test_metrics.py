@@ -3,6 +3,7 @@
 import math
 import re
 import uuid
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ddlp.core.energy import EnergyReading
+from ddlp.core.errors import Unavailable
 from ddlp.core.messages import Heartbeat, RoomInfo
 from ddlp.core.types import Prong, Provenance, RunState, Spending, Stage
 from ddlp.server import devices, metrics
@@ -170,6 +172,22 @@ def answer(plane: Plane) -> dict[str, Read]:
         response = route.show(request, session, context)
     assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     return parse(bytes(response.body).decode())
+
+
+def test_a_dispatcher_that_does_not_answer_holds_nobody_up(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    register(plane, Prong.CPU)
+    assert answer(plane)["ddlp_dropped_messages_total"].samples
+    never: Future[Any] = Future()
+    monkeypatch.setattr(plane.dispatcher, "call", lambda _: never)
+    monkeypatch.setattr(route, "_PATIENCE_S", 0.01)
+    assert answer(plane)["ddlp_devices"].samples, "the rest is told"
+    assert not answer(plane)["ddlp_dropped_messages_total"].samples
+    failed: Future[Any] = Future()
+    failed.set_exception(Unavailable("the database is away"))
+    monkeypatch.setattr(plane.dispatcher, "call", lambda _: failed)
+    assert not answer(plane)["ddlp_dropped_messages_total"].samples
 
 
 def test_a_server_tells_of_its_runs_and_devices(plane: Plane, images: Path) -> None:
