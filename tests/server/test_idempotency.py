@@ -15,6 +15,8 @@ from ddlp.server import keys
 from ddlp.server.database import Database, migrate
 from ddlp.server.idempotency import Once, forget_answers
 from ddlp.server.identity import Identity, acting_as
+from tests.server.apps import client_of
+from tests.server.conftest import Plane
 
 
 @pytest.fixture
@@ -116,3 +118,13 @@ def test_keys_expire(database: Database) -> None:
     with database.session() as session:
         forget_answers(session, 1, time.time() + 3601)
     assert make(database, "k", "bob")[1]
+
+
+def test_a_body_of_which_nothing_is_read_may_hold_anything(plane: Plane) -> None:
+    with client_of(plane) as client:
+        for number, body in enumerate((b"{", b"\xff\xfe", b"9" * 5000, b"")):
+            for key in ({}, {"Idempotency-Key": f"k{number}"}):
+                headers = {"Content-Type": "application/json", **key}
+                path = "/api/v1/datasets/none/rescan"
+                answer = client.post(path, content=body, headers=headers)
+                assert answer.status_code == 404, (body, key, answer.text)
