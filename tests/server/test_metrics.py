@@ -2,6 +2,7 @@
 
 import math
 import re
+import threading
 import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -170,6 +171,23 @@ def answer(plane: Plane) -> dict[str, Read]:
         response = route.show(request, session, context)
     assert response.headers["content-type"] == "text/plain; version=0.0.4; charset=utf-8"
     return parse(bytes(response.body).decode())
+
+
+def test_what_only_the_dispatcher_knows_is_left_out_while_it_is_busy(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(route, "_PATIENCE_S", 0.01)
+    register(plane, Prong.CPU)
+    assert "ddlp_dropped_messages_total" in answer(plane)
+    freed = threading.Event()
+    held = plane.dispatcher.call(lambda *_: freed.wait(30))
+    found = answer(plane)
+    freed.set()
+    held.result(10)
+    assert not found["ddlp_dropped_messages_total"].samples
+    assert found["ddlp_devices"].samples
+    plane.dispatcher.stop()
+    assert not answer(plane)["ddlp_dropped_messages_total"].samples
 
 
 def test_a_server_tells_of_its_runs_and_devices(plane: Plane, images: Path) -> None:
