@@ -3,6 +3,7 @@
 import socket
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from ddlp.cli.own_key import keep_key_file
 from ddlp.core import logs
@@ -39,22 +40,28 @@ def run_server(settings: Settings, *, checked: bool = False) -> None:
     context = open_context(here)
     if settings.keys == "required" and settings.key_file is not None:
         keep_key_file(context.database, settings.key_file)
-    config = uvicorn.Config(
-        create_app(context),
-        log_config=None,
-        log_level="warning",
-        timeout_graceful_shutdown=_GRACE_S,
-        server_header=False,
-        http=bounded_protocol(settings),
-        ws="none",
-        loop="ddlp.server.accepting:PatientLoop",
-    )
-    server = uvicorn.Server(config)
+    server = uvicorn.Server(config_of(settings, create_app(context)))
     context.ownership.tell_when_lost(lambda: setattr(server, "should_exit", True))
     print(f"DDLP serves {here.server_url}", flush=True)
     server.run(sockets=[listener])
     if context.ownership.lost is not None:
         raise context.ownership.lost
+
+
+def config_of(settings: Settings, app: ASGIApp) -> uvicorn.Config:
+    """How an application is served."""
+    return uvicorn.Config(
+        app,
+        log_config=None,
+        log_level="warning",
+        timeout_graceful_shutdown=_GRACE_S,
+        server_header=False,
+        proxy_headers=bool(settings.trusted_proxies),
+        forwarded_allow_ips=settings.trusted_proxies,
+        http=bounded_protocol(settings),
+        ws="none",
+        loop="ddlp.server.accepting:PatientLoop",
+    )
 
 
 def listen(host: str, port: int) -> socket.socket:

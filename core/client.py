@@ -20,6 +20,7 @@ _DROPPED = (ConnectionError, http.client.HTTPException, TimeoutError, OSError)
 
 _BUSY = 503
 _SAY_AFTER_S, _SAY_EVERY_S = 2.5, 10.0
+_DOUBT = "; it may have been made although no answer came: look before you ask for it again"
 
 
 class _BusyError(Unavailable):
@@ -127,19 +128,22 @@ class Client:
         deadline, say_at = began + self._patience_s, began + _SAY_AFTER_S
         pause_s = 0.0  # a kept connection may have gone stale: the first repeat is at once
         stale = self._connection.sock is not None
+        doubt = ""
         while True:
             try:
                 answer = self._exchange(method, self._base + path, body, headers)
                 return answer if raw else self._parsed(answer)
-            except _BusyError:
+            except _BusyError as error:
                 # The server is there and asks for patience: its database or broker is away.
                 if not repeats or time.monotonic() + pause_s > deadline:
-                    raise
+                    raise _BusyError(f"{error}{doubt}") from error
             except _DROPPED as error:
                 self._connection.close()
+                if headers and not isinstance(error, ConnectionRefusedError):
+                    doubt = _DOUBT
                 final = not repeats and not isinstance(error, ConnectionRefusedError)
                 if final or (not stale and time.monotonic() + pause_s > deadline):
-                    raise self._unanswered(error) from error
+                    raise self._unanswered(error, doubt) from error
             stale = False
             if self._say is not None and time.monotonic() + pause_s > say_at:
                 self._say(self._silence(time.monotonic() - began))
@@ -147,13 +151,14 @@ class Client:
             time.sleep(pause_s)
             pause_s = min(max(0.05, pause_s * 2), 1.0)
 
-    def _unanswered(self, error: Exception) -> Unavailable:
+    def _unanswered(self, error: Exception, doubt: str) -> Unavailable:
         """Said in the end; what this process has run out of is no fault of the server."""
         if isinstance(error, OSError) and is_own(error):
-            return Unavailable(f"{failed_words(error, 'connect', self.url)}; {remedy(error)}")
+            said = f"{failed_words(error, 'connect', self.url)}; {remedy(error)}"
+            return Unavailable(f"{said}{doubt}")
         return Unavailable(
             f"no answer from {self.url} ({error}); start the server with: ddlp up, or "
-            "set DDLP_URL or url= to its address"
+            f"set DDLP_URL or url= to its address{doubt}"
         )
 
     def _silence(self, seconds: float) -> str:

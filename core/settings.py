@@ -4,6 +4,7 @@ import difflib
 import hashlib
 import os
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 from urllib.parse import urlsplit
@@ -70,6 +71,11 @@ class Settings(BaseSettings):
     )
     allowed_hosts: Annotated[list[str], NoDecode] = Field(
         [], description="Further names, separated by commas, that requests may use in Host."
+    )
+    trusted_proxies: Annotated[list[str], NoDecode] = Field(
+        [],
+        description="Addresses or networks of reverse proxies, separated by commas, whose headers "
+        "X-Forwarded-For and X-Forwarded-Proto are believed; where left out, nobody's are.",
     )
     unsafe_listen: bool = Field(
         False,
@@ -334,7 +340,17 @@ class Settings(BaseSettings):
             raise ValueError("write http://HOST:PORT")
         return value
 
-    @field_validator("allowed_hosts", "serve_hosts", mode="before")
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_proxies(cls, value: list[str]) -> list[str]:
+        for part in value:
+            try:
+                ip_network(part)
+            except ValueError as error:
+                raise ValueError(f"{part!r} is no IP address or network") from error
+        return value
+
+    @field_validator("allowed_hosts", "serve_hosts", "trusted_proxies", mode="before")
     @classmethod
     def _split_commas(cls, value: object) -> object:
         return [part for part in value.split(",") if part] if isinstance(value, str) else value
@@ -361,6 +377,7 @@ class Settings(BaseSettings):
         marks = {
             "allowed_hosts": ",",
             "serve_hosts": ",",
+            "trusted_proxies": ",",
             "dataset_roots": ":",
             "dataset_map": ":",
         }

@@ -37,7 +37,7 @@ OWN: dict[str, tuple[int, ...]] = {
     "POST /packings/{packing}/claim": (404, 409),
     "POST /packings/{packing}/news": (404, 409),
     "POST /packings/{packing}/report": (404, 409),
-    "GET /runs/{ref}/export": (404,),
+    "GET /runs/{ref}/export": (404, 409),
     "POST /runs": (404, 409),
     "POST /runs/{ref}/clone": (404, 409),
     "DELETE /runs/{ref}": (404, 409),

@@ -60,6 +60,8 @@ class Fronts:
     sides: list[Side]
     outlook: str
     summary: str
+    removed_at: float | None
+    """When the batches that the bar would show were removed, for their age."""
 
 
 def fronts_view(
@@ -92,7 +94,14 @@ def fronts_view(
         ],
         outlook=outlook,
         summary=_summary(fronts, prongs, info.batches, outlook),
+        removed_at=_removed_at(info) if seen is None else None,
     )
+
+
+def _removed_at(info: RunInfo) -> float | None:
+    """When its batches were removed; a run that was extended after that has new ones."""
+    at, ended_at = info.details_removed_at, info.ended_at
+    return None if at is not None and ended_at is not None and at < ended_at else at
 
 
 def _summary(fronts: dict[Prong, Front], prongs: list[Prong], batches: int, outlook: str) -> str:
@@ -192,6 +201,8 @@ def _over(info: RunInfo, last: EpochInfo | None, owners: BatchOwners) -> tuple[f
         return None, "No batch was delivered."
     if last.consumed < last.batches:
         return None, f"The run ended after {last.consumed:,} of {last.batches:,} batches."
+    if _removed_at(info) is not None:
+        return None, "All batches of this epoch were delivered."
     return _met(info.batches, owners, over=True)
 
 

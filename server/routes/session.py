@@ -24,9 +24,7 @@ def sign_in(body: SignIn, request: Request, response: Response, context: Context
         raise KeyRefused("this key is not known or was revoked; check that it was copied whole")
     with acting_as(found), context.database.session() as session:
         audit(session, "session.open", found.name, time.time())
-    response.set_cookie(
-        COOKIE, key, httponly=True, samesite="strict", secure=request.url.scheme == "https"
-    )
+    response.set_cookie(COOKIE, key, httponly=True, samesite="strict", secure=_is_private(request))
     return SignedIn(name=found.name, scope=found.scope)
 
 
@@ -37,6 +35,9 @@ def sign_out(request: Request, response: Response, context: ContextDep) -> None:
     if leaving is not None:
         with context.database.session() as session:
             audit(session, "session.close", leaving.name, time.time())
-    response.delete_cookie(
-        COOKIE, httponly=True, samesite="strict", secure=request.url.scheme == "https"
-    )
+    response.delete_cookie(COOKIE, httponly=True, samesite="strict", secure=_is_private(request))
+
+
+def _is_private(request: Request) -> bool:
+    """Whether the browser speaks TLS; a proxy in between may do that for this server."""
+    return "https" in (request.url.scheme, request.headers.get("origin", "").split(":")[0])

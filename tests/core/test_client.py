@@ -189,6 +189,37 @@ def test_what_is_done_once_is_asked_again_with_the_same_key(server: Server, clie
     assert keys[-1] is None
 
 
+def test_what_may_have_been_made_although_nobody_answers_is_said(server: Server) -> None:
+    def drop(handler: Handler) -> None:
+        handler.close_connection = True
+
+    def drop_then_ask_for_patience(handler: Handler) -> None:
+        if len(server.asked) < 2:
+            return drop(handler)
+        return handler.reply(b'{"detail": "the database is away"}', 503)
+
+    for answer, words in ((drop, "no answer"), (drop_then_ask_for_patience, "is away")):
+        server.answer = answer
+        server.asked.clear()
+        with Client(server.url, timeout_s=5, patience_s=0.2) as client:
+            with pytest.raises(Unavailable, match=f"{words}.*; it may have been made") as error:
+                client.post("/runs", {"name": "a"}, once=True)
+            assert "look before" in str(error.value)
+            with pytest.raises(Unavailable) as error:
+                client.post("/runs/a/pause")
+            assert "made" not in str(error.value)
+
+
+def test_what_was_never_sent_or_is_refused_for_now_was_not_made(server: Server) -> None:
+    server.answer = lambda handler: handler.reply(b'{"detail": "the database is away"}', 503)
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        for url in (server.url, f"http://127.0.0.1:{free.getsockname()[1]}"):
+            with Client(url, patience_s=0.1) as client, pytest.raises(Unavailable) as error:
+                client.post("/runs", once=True)
+            assert "made" not in str(error.value)
+
+
 @pytest.mark.parametrize(
     ("body", "words"),
     [

@@ -50,6 +50,7 @@ FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
     ("host", "0.0.0.0", "0.0.0.0"),
     ("port", "9000", 9000),
     ("serve_hosts", "csd1,10.0.0.5", ["csd1", "10.0.0.5"]),
+    ("trusted_proxies", "127.0.0.1,10.1.0.0/16", ["127.0.0.1", "10.1.0.0/16"]),
     ("max_body_bytes", "4096", 4096),
     ("max_connections", "100", 100),
     ("request_timeout_s", "5", 5.0),
@@ -100,6 +101,7 @@ FROM_ENVIRONMENT: list[tuple[str, str, Any]] = [
     ("csd_store_bytes", "1048576", 1 << 20),
     ("pack_shard_samples", "16", 16),
     ("device_timeout_s", "2.5", 2.5),
+    ("failing_timeout_s", "30", 30.0),
     ("trainer_timeout_s", "5", 5.0),
     ("abandon_after_s", "3600", 3600.0),
     ("wait_timeout_s", "30", 30.0),
@@ -246,3 +248,10 @@ def test_dataset_roots_are_resolved_through_links(tmp_path: Path) -> None:
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to("real")
     assert load_settings(dataset_roots=f"{tmp_path}/link").roots == [tmp_path / "real"]
+
+
+@pytest.mark.parametrize("named", ["*", "localhost", "10.0.0.0/33", "10.0.0.1/8"])
+def test_a_proxy_is_named_by_its_address(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
+    monkeypatch.setenv("DDLP_TRUSTED_PROXIES", f"127.0.0.1,{named}")
+    with pytest.raises(InvalidInput, match=r"DDLP_TRUSTED_PROXIES.*is no IP address or network"):
+        load_settings()

@@ -12,6 +12,8 @@ from ddlp.server.context import Context
 from ddlp.server.demo import Demo
 from ddlp.server.keys import Keyring
 from ddlp.server.notary import Notary
+from ddlp.server.owner_lock import owner_lock
+from ddlp.server.ownership import Owner, Ownership
 from ddlp.server.packer import Packer
 from ddlp.server.scanner import Scanner
 from ddlp.web.app import create_app
@@ -21,14 +23,15 @@ from tests.server.conftest import Plane
 def app_of(plane: Plane, settings: Settings | None = None) -> FastAPI:
     """The API and its pages; nothing runs in the background but the dispatcher."""
     settings = settings or plane.settings
-    broker = Broker("redis://127.0.0.1:1/0")
+    owner = Owner(1, "localhost", 1, settings.server_url, plane.now, queue_key="ab" * 32)
+    ownership = Ownership(plane.database, owner_lock(plane.database.engine), owner)
+    broker = Broker("redis://127.0.0.1:1/0", owner.queue_key)
     scanner = Scanner(plane.database, settings)
     packer = Packer(plane.database, settings, broker.send_pack, scanner.begin, plane.dispatcher.now)
     demo = Demo(plane.database, settings, plane.dispatcher, scanner)
     parts = (Notary(plane.database), demo, Keyring(plane.database))
-    return create_app(
-        Context(settings, plane.database, plane.dispatcher, broker, scanner, packer, *parts)
-    )
+    served = (plane.dispatcher, broker, scanner, packer, *parts)
+    return create_app(Context(settings, plane.database, ownership, *served))
 
 
 @contextmanager

@@ -5,10 +5,13 @@ import json
 from collections.abc import Iterator
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from starlette.testclient import TestClient
 from starlette.types import Message, Scope
 
 from ddlp.core.types import Prong
+from ddlp.server.bodies import holds_nul
 from tests.server.apps import app_of, client_of
 from tests.server.conftest import Plane
 from tests.server.driving import register
@@ -87,3 +90,17 @@ def test_a_report_of_many_bad_samples_is_taken(client: TestClient, plane: Plane)
     answer = client.post("/api/v1/leases/report", json=body)
     assert answer.status_code == 200
     assert len(answer.json()["denied"]) == 1
+
+
+@given(st.text(alphabet='\0\\u0a"/', max_size=12), st.booleans())
+def test_a_nul_is_found_however_many_backslashes_are_before_it(said: str, ascii_only: bool) -> None:
+    body = json.dumps({"name": said, said: 1}, ensure_ascii=ascii_only).encode()
+    assert holds_nul(body) == ("\0" in said)
+
+
+def test_a_body_of_as_many_brackets_as_levels_is_read(client: TestClient) -> None:
+    for levels, is_deep in ((199, False), (201, True)):
+        nested = "[" * levels + "]" * levels
+        body = f'{{"name": "p", "transforms": {nested}}}'
+        answer = client.post("/api/v1/pipelines", content=body, headers=JSON)
+        assert (answer.status_code, "nested deeper" in answer.text) == (422, is_deep)

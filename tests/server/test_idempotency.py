@@ -17,6 +17,7 @@ from ddlp.server import keys
 from ddlp.server.database import Database, migrate
 from ddlp.server.idempotency import Once, forget_answers, get_once
 from ddlp.server.identity import Identity, acting_as
+from tests.server.apps import client_of
 from tests.server.conftest import Plane
 
 NOW = 1000.0
@@ -138,3 +139,13 @@ def test_keys_expire_by_the_clock_that_they_are_kept_by(plane: Plane) -> None:
         once.answer(session, KeyMade, lambda: keys.add(session, "ann", Scope.READ, plane.now))
         forget_answers(session, 1, plane.now + 3601)
         assert once.known(session, KeyMade) is None
+
+
+def test_a_body_of_which_nothing_is_read_may_hold_anything(plane: Plane) -> None:
+    with client_of(plane) as client:
+        for number, body in enumerate((b"{", b"\xff\xfe", b"9" * 5000, b"")):
+            for key in ({}, {"Idempotency-Key": f"k{number}"}):
+                headers = {"Content-Type": "application/json", **key}
+                path = "/api/v1/datasets/none/rescan"
+                answer = client.post(path, content=body, headers=headers)
+                assert answer.status_code == 404, (body, key, answer.text)

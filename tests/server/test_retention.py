@@ -18,6 +18,7 @@ from ddlp.server.notary import Notary
 from ddlp.server.retention import forget, forget_audit, forget_run_details
 from ddlp.server.routes.exports import export
 from tests.conftest import wait_until
+from tests.server.apps import app_of
 from tests.server.conftest import Plane
 from tests.server.driving import deliver, feed, new_run, register, state_of
 
@@ -78,6 +79,8 @@ def test_batches_that_are_gone_are_neither_exported_nor_gone_back_to(
     context = Context(plane.settings, plane.database, nothing, plane.dispatcher, *[nothing] * 6)
     with pytest.raises(Conflict, match="its certificates and totals are kept"):
         asyncio.run(export(str(run), context))
+    operation = app_of(plane).openapi()["paths"]["/api/v1/runs/{ref}/export"]["get"]
+    assert str(Conflict.status) in operation["responses"]
     with (
         plane.database.session() as session,
         pytest.raises(Conflict, match="DDLP_KEEP_RUN_DETAILS_D"),

@@ -11,10 +11,13 @@ from ddlp.core.queue import create_celery
 from ddlp.core.seal import Seal
 from ddlp.core.settings import Settings
 from ddlp.core.types import Scope
+from ddlp.server import keys
 from ddlp.server.datasets import allowed_path
 from ddlp.server.roots import AllowedFolders
 from ddlp.server.security import check_listen, needed_scope
 from tests.conftest import Locked, UpProcess
+from tests.server.apps import client_of
+from tests.server.conftest import Plane
 
 RUN = {"dataset": "fruit"}
 
@@ -343,6 +346,18 @@ def test_a_browser_keeps_its_key_where_no_script_and_no_other_site_gets_at_it(
     wrong = json.dumps({"key": "ddlp_wrong"})
     headers = {"Content_Type": "application/json"}
     assert send(locked.up, "POST", "/api/v1/session", wrong, **headers)[0] == 401
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_a_key_that_came_over_tls_goes_over_tls_only(plane: Plane, scheme: str) -> None:
+    """The proxy that speaks TLS is not named to the server; the browser says what it sees."""
+    with plane.database.session() as session:
+        made = keys.add(session, "ann", Scope.READ, 1.0)
+    with client_of(plane) as client:
+        shown, origin = {"key": made.key}, {"Origin": f"{scheme}://localhost"}
+        answer = client.post("/api/v1/session", json=shown, headers=origin)
+    assert answer.is_success
+    assert ("Secure" in answer.headers["set-cookie"]) == (scheme == "https")
 
 
 def test_celery_takes_json_and_nothing_else() -> None:

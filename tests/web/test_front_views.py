@@ -12,6 +12,7 @@ from ddlp.core.types import EpochState, Prong, RunState
 from ddlp.server.batch_owners import BatchOwners, Shade, Stretch
 from ddlp.server.snapshot import Front
 from ddlp.web.front_views import SCALE, Segment
+from ddlp.web.templating import templates
 from tests.web.examples import epoch_info, live, page, run_info, snapshot
 
 # The bar
@@ -32,6 +33,25 @@ def test_the_cpu_grows_from_the_left_and_the_csd_from_the_right() -> None:
 def test_nothing_is_drawn_before_anything_is_done() -> None:
     assert live().fronts.segments == []
     assert page().fronts.segments == []
+
+
+@pytest.mark.parametrize(
+    ("removed_at", "ended_at", "is_gone"),
+    [(30.0, 20.0, True), (None, 20.0, False), (30.0, 40.0, False)],
+)
+def test_a_run_whose_batches_were_removed_says_so_in_place_of_a_bar(
+    removed_at: float | None, ended_at: float, is_gone: bool
+) -> None:
+    """A run that was extended after that has new ones."""
+    info = run_info(
+        state=RunState.COMPLETED, details_removed_at=removed_at, ended_at=ended_at, epochs=1
+    )
+    kept = [] if is_gone else [Stretch((Prong.CPU, Shade.DELIVERED), 0, 100)]
+    view = page(info, [epoch_info()], owners=BatchOwners(kept))
+    shown = templates.get_template("run/fronts.html").render(run=view)
+    assert ("<svg" in shown, "were removed" in shown) == (not is_gone, is_gone)
+    assert ("DDLP_KEEP_RUN_DETAILS_D" in shown) == is_gone
+    assert ("All batches of this epoch were delivered." in shown) == is_gone
 
 
 @st.composite

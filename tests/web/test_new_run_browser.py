@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Page, Route, expect
 
 from ddlp.core.client import Client
 from tests.conftest import UpProcess, wait_until
@@ -55,6 +55,22 @@ def test_a_run_is_made_by_hand(form: Page, api: Client, created: list[str]) -> N
     created.append("by-hand")
     run = api.get("/runs/by-hand")
     assert (run["strategy"], run["reorder_window"], run["batch_size"]) == ("bounded", 0, 16)
+
+
+def test_a_run_whose_answer_was_lost_is_not_made_again(
+    form: Page, api: Client, created: list[str]
+) -> None:
+    def lose(route: Route) -> None:
+        route.fetch()
+        route.abort()
+
+    form.route("**/api/v1/runs", lose, times=1)
+    form.get_by_label("Name", exact=True).fill("once")
+    created.append("once")
+    form.get_by_role("button", name="Create run").click()
+    expect(form.locator("form .problem")).to_contain_text("does not answer")
+    form.get_by_role("button", name="Create run").click()
+    expect(form).to_have_url("/runs/once")
 
 
 def test_a_refusal_of_the_server_is_shown_in_the_form(

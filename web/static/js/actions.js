@@ -79,6 +79,19 @@
     place.hidden = false;
   };
 
+  // What makes something is made once, however often it is sent until an answer is here: the same request is sent with the same key.
+  const keys = new Map();
+  const keyOf = (request) => {
+    // Not randomUUID: that is there only over TLS and on this machine.
+    const bytes = () => [...crypto.getRandomValues(new Uint8Array(16))];
+    if (!keys.has(request)) keys.set(request, bytes().map((byte) => byte.toString(16).padStart(2, "0")).join(""));
+    return keys.get(request);
+  };
+
+  const parsed = (words) => {
+    try { return JSON.parse(words); } catch { return {}; }
+  };
+
   const send = async (source, body) => {
     // Not source.dataset: in a form that has a field of that name, that is the field.
     const said = (name) => source.getAttribute(`data-${name}`);
@@ -89,8 +102,12 @@
     buttons.forEach((button) => { button.disabled = true; });
     source.querySelector?.(".problem")?.replaceChildren();
     try {
-      const reply = await fetch(address, { method, headers: { "Content-Type": "application/json" }, body: JSON.stringify(body) });
-      const answer = reply.status === 204 ? {} : await reply.json().catch(() => ({}));
+      const [text, headers] = [JSON.stringify(body), { "Content-Type": "application/json" }];
+      const request = `${method} ${address} ${text}`;
+      if (method === "POST") headers["Idempotency-Key"] = keyOf(request);
+      const reply = await fetch(address, { method, headers, body: text });
+      const answer = parsed(await reply.text());
+      if (reply.status < 500) keys.delete(request);
       if (!reply.ok) return complain(source, answer.detail ?? `The server answered ${reply.status}.`);
       if (done) notify(done.replace(/\{(\w+)\}/g, (_, name) => answer[name] ?? ""), "good");
       if (source.hasAttribute("data-clear")) source.reset();
