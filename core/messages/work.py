@@ -106,6 +106,9 @@ class DeviceInfo(Message):
     health: DeviceHealth = DeviceHealth.LIVE
     health_words: str = Field("", description="The same as a sentence.")
     holds: int | None = Field(None, description="Batches that it is at.")
+    dropped_messages: int | None = Field(
+        None, description="Unsigned messages that its worker dropped since it was started."
+    )
     images_per_s: float | None = Field(
         None, description="What it made over the last seconds; null while it makes nothing."
     )
