@@ -125,6 +125,7 @@ class Presence(threading.Thread):
         registered = False
         away = Outage(log, "the server does not hear of this device")
         unwell = Outage(log, "the device cannot work, and is not announced")
+        unclear = Outage(log, "the device cannot be described to the server")
         self._keeper.start()
         while True:
             health = self._health()
@@ -139,12 +140,15 @@ class Presence(threading.Thread):
                 if health.ok:
                     away.succeeded()
                     unwell.succeeded()
+                    unclear.succeeded()
             except NotFound:
                 registered = False
             except Unavailable as error:
                 away.failed(error)
             except DdlpError as error:
                 log.error("the server refuses this device: %s", error)
+            except ValueError as error:  # a value that no message takes, such as a driver's
+                unclear.failed(error)
             if self._stopping.wait(_PERIOD_S):
                 return
             if self._intake.is_open and self._watchdog.stuck():

@@ -166,3 +166,13 @@ def test_a_drained_device_leaves_its_queue_to_others_and_comes_back(
     presence(tmp_path, well, rounds=3, intake=intake).run()
     assert consumer.asked == [("leave", "cpu"), ("take", "cpu")]
     assert intake.is_open
+
+
+def test_a_reading_that_cannot_be_told_costs_one_sign_of_life_and_not_the_device(
+    tmp_path: Path, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    readings: list[Any] = ["five joules", None, None]
+    kind = type("Odd", (Driver,), {"energy": lambda *_: readings.pop(0)})
+    presence(tmp_path, kind, rounds=4).run()
+    assert [type(told) for told in server.told] == [DeviceRegister, Heartbeat, Heartbeat]
+    assert "the device cannot be described to the server" in caplog.text
