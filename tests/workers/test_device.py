@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ddlp.core.energy import EnergyReading
+from ddlp.core.errors import InvalidInput
 from ddlp.core.messages import DeviceRegister, Heartbeat, Message
 from ddlp.core.seal import Seal
 from ddlp.core.settings import Settings
@@ -140,6 +141,18 @@ def test_a_device_that_is_not_well_is_not_announced(
 ) -> None:
     presence(tmp_path, type("Ill", (Driver,), trouble), rounds=2).run()
     assert server.told == []
+
+
+def test_a_refusal_is_told_once_while_it_lasts(
+    tmp_path: Path, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise InvalidInput("serve it at an address of this host")
+
+    server.post = refuse  # type: ignore[method-assign]
+    presence(tmp_path, type("Well", (Driver,), {}), rounds=5).run()
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "the server refuses this device: serve it at an address" in record.getMessage()
 
 
 def test_one_without_a_figure_of_energy_can_work(tmp_path: Path, server: Server) -> None:
