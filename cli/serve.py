@@ -41,7 +41,7 @@ def run_server(settings: Settings, *, checked: bool = False) -> None:
     if settings.keys == "required" and settings.key_file is not None:
         keep_key_file(context.database, settings.key_file)
     server = uvicorn.Server(config_of(settings, create_app(context)))
-    context.ownership.when_lost = lambda: setattr(server, "should_exit", True)
+    context.ownership.tell_when_lost(lambda: setattr(server, "should_exit", True))
     print(f"DDLP serves {here.server_url}", flush=True)
     server.run(sockets=[listener])
     if context.ownership.lost is not None:

@@ -404,7 +404,7 @@ class LocalFeed:
             except Refused:
                 self._discard(worker.name, *key)
             except InvalidInput as error:
-                self._schedule.fail(*key, Failed(str(error), permanent=True), self._clock())
+                self._schedule.fail(*key, Failed(str(error)), self._clock())
             self._advance()
             self._changed.notify_all()
 

@@ -5,6 +5,7 @@ at any moment and is then read back.
 """
 
 import logging
+import os
 import uuid
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -89,7 +90,8 @@ class LiveDevice:
     def folder(self) -> Path | None:
         """Its store, where this machine sees one under that name."""
         folder = StoreAddress.parse(self.store).folder
-        return folder if folder is not None and folder.is_dir() else None
+        # Path.is_dir raises where it may not look.
+        return folder if folder is not None and os.path.isdir(folder) else None
 
 
 def power_of(row: Device) -> PowerModel:

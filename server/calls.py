@@ -8,10 +8,8 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
-from ddlp.core.errors import DdlpError, InvalidInput
 from ddlp.server import identity
 from ddlp.server.board import Board
-from ddlp.server.database import is_refusal, words_of
 from ddlp.server.identity import Identity
 
 Action = Callable[[Board, Session, float], Any]
@@ -35,14 +33,6 @@ class BadCallError(Exception):
         super().__init__(repr(error))
         self.answer = answer
         self.error = error
-
-
-def refusal(error: Exception) -> DdlpError:
-    """What to tell whose request failed alone."""
-    if is_refusal(error):
-        why = words_of(error)
-        return InvalidInput(f"the database does not take a value of the request: {why}")
-    return DdlpError(f"internal error: {error!r}")
 
 
 def settle(answer: "Future[Any]", result: Any) -> None:

@@ -1,5 +1,6 @@
 """Connections to the database, and bringing its tables up to this version."""
 
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +20,7 @@ from sqlalchemy.exc import (
     DBAPIError,
     IntegrityError,
     InterfaceError,
+    InternalError,
     OperationalError,
     SQLAlchemyError,
 )
@@ -30,7 +32,7 @@ from ddlp.core.errors import InvalidInput, Unavailable
 from ddlp.core.private import make_private_file
 from ddlp.server.models import Base
 
-AWAY = (OperationalError, InterfaceError, PoolTimeout)
+AWAY = (OperationalError, InterfaceError, InternalError, PoolTimeout)
 """What is raised when the database is not there, or takes nothing now."""
 
 _PATIENCE_S = 10
@@ -123,6 +125,12 @@ def insert_of(session: Session) -> Any:
     return dialects[session.get_bind().dialect.name]
 
 
+def steady_clock(now: float) -> Callable[[], float]:
+    """A clock that runs on evenly from now, whatever is done to the machine's clock meanwhile."""
+    offset = now - time.monotonic()
+    return lambda: offset + time.monotonic()
+
+
 def words_of(error: Exception) -> str:
     """Return what a database said, without the statement that it was asked."""
     if not isinstance(error, SQLAlchemyError):
@@ -149,8 +157,9 @@ def is_refusal(error: Exception) -> bool:
 
 
 def is_down(error: Exception) -> bool:
-    """Whether the database itself fails."""
-    return isinstance(error, DBAPIError | PoolTimeout) and not is_refusal(error)
+    """Whether the database itself fails; a statement that it cannot read is our mistake."""
+    damaged = type(error) is DatabaseError  # SQLite's only word for a file that is none of its
+    return isinstance(error, AWAY) or damaged
 
 
 def alembic_config(engine: Engine) -> Config:

@@ -7,9 +7,8 @@ in one transaction, and only then answers. Under load the groups grow by themsel
 import logging
 import queue
 import threading
-import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from functools import partial
 from typing import Any
@@ -25,8 +24,9 @@ from ddlp.core.schedule import Grant
 from ddlp.core.types import EpochState, Prong, RunState
 from ddlp.server import files, identity, ledger, reconciler, retention, rollups, serving, sessions
 from ddlp.server.board import ActiveRun, Board
-from ddlp.server.calls import Action, BadCallError, Call, refusal, settle
-from ddlp.server.database import Database, away, is_down
+from ddlp.server.calls import Action, BadCallError, Call, settle
+from ddlp.server.database import Database, is_down, steady_clock
+from ddlp.server.failures import told
 from ddlp.server.models import Run
 from ddlp.server.ownership import OwnershipLost
 from ddlp.server.remainder import samples_left
@@ -40,12 +40,6 @@ _TOKENS = 1000
 log = logging.getLogger(__name__)
 
 Send = Callable[[Prong, list[Lease]], None]
-
-
-def steady_clock(now: float) -> Callable[[], float]:
-    """A clock that runs on evenly from now, whatever is done to the machine's clock meanwhile."""
-    offset = now - time.monotonic()
-    return lambda: offset + time.monotonic()
 
 
 class Dispatcher:
@@ -67,12 +61,15 @@ class Dispatcher:
         self._calls: queue.Queue[Call | None] = queue.Queue()
         self._hungry: list[Hungry] = []
         self._again: list[Call] = []
-        self._alone = 0
-        """How many of these are done one by one."""
+        self._alone = False
+        """Whether these are done one by one."""
+        self._probe = False
+        """Whether a group of nothing comes next: if it fails too, no request is to blame."""
         self._clear: list[Callable[[], None]] = []
         """What can be removed from the stores once the group is written."""
         self._stopping = threading.Event()
         self._outage = Outage(log, "what was asked cannot be written to the database")
+        self._clearing = Outage(log, "files that are not needed any more cannot be removed")
         self._thread = threading.Thread(target=self._work, name="dispatcher", daemon=True)
 
     def start(self) -> None:
@@ -134,43 +131,60 @@ class Dispatcher:
             except BadCallError as bad:
                 # Nothing was written. The one is told; the others are done again without it.
                 self._refuse(bad.answer, bad.error)
-                self._again = [call for call in calls if call.answer is not bad.answer]
+                left = [call for call in calls if call.answer is not bad.answer]
+                self._again = left + self._again
                 self._hungry = [one for one in hungry if one.answer is not bad.answer]
                 self._reload()
             except OwnershipLost as lost:
                 self._refuse_all(calls, lost)
                 return
             except Exception as error:  # the border of the thread: report to all who wait, go on
-                if len(calls) > 1 and not is_down(error):
-                    # One of them cannot be written: each is done again alone, to find it.
-                    log.warning("a group of %d requests failed (%r)", len(calls), error)
-                    self._again, self._alone = calls, len(calls)
-                    self._hungry = hungry
-                    self._reload()
-                elif calls and not is_down(error):
-                    self._refuse(calls[0].answer, error)
-                    self._hungry = [one for one in hungry if one.answer is not calls[0].answer]
-                    self._reload()
+                if calls and not is_down(error):
+                    self._single_out(calls, hungry, error)
                 else:
                     pause_s = self._outage.failed(error, trace=True)
                     self._give_up(calls, error)
                     self._stopping.wait(pause_s)
             else:
                 self._outage.succeeded()
-                for action in self._board.written:
-                    action()
-                self._board.written = []
-                for answer, result in resolve:
-                    settle(answer, result)
-                for clear in self._clear:
-                    clear()
-                self._clear = []
+                self._finish(resolve)
         self._save_counts()
+
+    def _single_out(self, calls: list[Call], hungry: list[Hungry], error: Exception) -> None:
+        """One request cannot be written: each is done again alone to find it, and that is told."""
+        self._hungry = hungry
+        if len(calls) > 1:
+            log.warning("a group of %d requests failed (%r)", len(calls), error)
+            self._again, self._alone = calls, True
+        else:
+            self._refuse(calls[0].answer, error)
+            self._hungry = [one for one in hungry if one.answer is not calls[0].answer]
+            self._probe = True
+        self._reload()
+
+    def _finish(self, resolve: list[tuple["Future[Any]", Any]]) -> None:
+        """What a group that is written allows: files go, and who asked is answered."""
+        written, self._board.written = self._board.written, []
+        clear, self._clear = self._clear, []
+        self._do_each(written)
+        for answer, result in resolve:
+            settle(answer, result)
+        self._do_each(clear)
+
+    def _do_each(self, actions: Sequence[Callable[[], object]]) -> None:
+        """Clear away; what a store does not allow now goes with its run or at the next start."""
+        for action in actions:
+            try:
+                action()
+            except (DdlpError, OSError) as error:
+                self._clearing.failed(error, trace=True)
+            else:
+                self._clearing.succeeded()
 
     def _refuse(self, answer: "Future[Any]", error: Exception) -> None:
         """Tell the one whose request the schedule or the database cannot take."""
         log.error("a request could not be handled", exc_info=error)
-        settle(answer, refusal(error))
+        settle(answer, told(error))
 
     def _save_counts(self) -> None:
         """What was counted in the last second before the end."""
@@ -185,8 +199,11 @@ class Dispatcher:
 
     def _gather(self) -> list[Call]:
         """What has arrived, after a short wait for the first."""
+        if self._probe:
+            self._probe = False
+            return []
+        self._alone = self._alone and bool(self._again)
         if self._alone:
-            self._alone -= 1
             first, *self._again = self._again
             return [first]
         calls: list[Call | None] = [*self._again]
@@ -345,11 +362,12 @@ class Dispatcher:
 
     def _give_up(self, calls: list[Call], error: Exception) -> None:
         """Nothing was written: tell everyone, and read the board back when that works."""
-        self._turn_away(calls, error)
+        self._turn_away([*calls, *self._again], error)
+        self._again = []
         self._reload()
 
     def _turn_away(self, calls: list[Call], error: Exception) -> None:
-        failure = away(error)
+        failure = told(error)
         for answer in [*(c.answer for c in calls), *(h.answer for h in self._hungry)]:
             settle(answer, failure)
         self._hungry = []
@@ -362,7 +380,7 @@ class Dispatcher:
                 self._load()
             except Exception as error:
                 pause_s = self._outage.failed(error, trace=True)
-                self._alone = 0
+                self._alone = False
                 self._turn_away(self._gather(), error)
                 self._stopping.wait(pause_s)
             else:

@@ -1,13 +1,18 @@
 """Clears batches that nobody will read out of the stores: here, or by telling their devices."""
 
+import logging
 import socket
 import uuid
 from collections.abc import Sequence
+from pathlib import Path
 
+from ddlp.core.errors import DdlpError
 from ddlp.core.messages import Attempt
 from ddlp.core.schedule import EpochSchedule, Void
-from ddlp.core.store import RUN_PREFIX, FolderStore, run_folder
+from ddlp.core.store import RUN_PREFIX, FolderStore, batch_name, run_folder
 from ddlp.server.board import Board, LiveDevice
+
+log = logging.getLogger(__name__)
 
 _MOST_TOLD = 10_000
 """Attempts that a device is told of at once; the end of their run clears away the rest."""
@@ -27,10 +32,19 @@ def discard(board: Board, run_id: uuid.UUID, void: Sequence[Void]) -> None:
         if device is None:
             continue
         key = attempt.epoch, attempt.index, attempt.token
-        if device.folder is not None:
-            FolderStore(device.folder).discard(run_id, *key)
-        if device.folder is None or device.host != socket.gethostname():
+        done = device.folder is not None and _discard_here(device.folder, run_id, key)
+        if not done or device.host != socket.gethostname():
             _tell(device, run_id, key)
+
+
+def _discard_here(root: Path, run_id: uuid.UUID, key: tuple[int, int, int]) -> bool:
+    """Whether this server could do it: a store may be another user's, or its drive may fail."""
+    try:
+        FolderStore(root).discard(run_id, *key)
+    except (DdlpError, OSError) as error:
+        log.info("%s is left to the store's device: %s", batch_name(run_id, *key), error)
+        return False
+    return True
 
 
 def remove_run(board: Board, run_id: uuid.UUID) -> None:

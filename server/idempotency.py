@@ -8,7 +8,6 @@ only a hash: so answers are encrypted with their Idempotency-Key, of which only 
 import base64
 import hashlib
 import json
-import time
 from collections.abc import Callable
 from typing import Annotated, TypeVar
 
@@ -40,8 +39,10 @@ _KeyHeader = Annotated[
 class Once:
     """A request that makes something, and its key if it has one."""
 
-    def __init__(self, key: str | None, request: str) -> None:
+    def __init__(self, key: str | None, request: str, now: float) -> None:
         self._key = key
+        self._now = now
+        """By the clock of the dispatcher, which lets keys expire."""
         self._request = request
         self._id = _digest(actor(), key or "")
 
@@ -49,7 +50,7 @@ class Once:
         """What is made now, or what was answered before; and whether it is new."""
         if self._key is None:
             return make(), True
-        row = {"id": self._id, "request": self._request, "answer": "", "at": time.time()}
+        row = {"id": self._id, "request": self._request, "answer": "", "at": self._now}
         claim = insert_of(session)(KeptAnswer).values(row).on_conflict_do_nothing()
         claim = claim.returning(KeptAnswer.id)
         # Of two at once, the second waits here until the first is written or undone.
@@ -94,7 +95,8 @@ class Once:
 async def get_once(request: Request, idempotency_key: _KeyHeader = None) -> Once:
     """How often the request at hand may take effect."""
     asked = "" if idempotency_key is None else _sense(await request.body())
-    return Once(idempotency_key, _digest(request.method, request.url.path, asked))
+    now = request.app.state.context.dispatcher.now()
+    return Once(idempotency_key, _digest(request.method, request.url.path, asked), now)
 
 
 OnceDep = Annotated[Once, Depends(get_once)]

@@ -69,8 +69,7 @@ class Ownership(threading.Thread):
         self._written_at = time.monotonic()
         self.owner = owner
         self.lost: OwnershipLost | None = None
-        self.when_lost: Callable[[], object] = lambda: None
-        """Called once, from any thread, when another server turns out to have taken over."""
+        self._when_lost: Callable[[], object] = lambda: None
 
     @classmethod
     def take(cls, database: Database, address: str, wait_s: float = _PATIENCE_S) -> "Ownership":
@@ -88,6 +87,12 @@ class Ownership(threading.Thread):
         found = cls(database, lock, owner)
         database.guard(found.check)
         return found
+
+    def tell_when_lost(self, tell: Callable[[], object]) -> None:
+        """Have this called when another server turns out to have taken over, or has already."""
+        self._when_lost = tell
+        if self.lost is not None:
+            tell()
 
     def run(self) -> None:
         """Renew it until told to stop or until it is lost."""
@@ -148,7 +153,7 @@ class Ownership(threading.Thread):
                 f"{_whose(self._database.engine)}; this server writes no more"
             )
             log.error("%s", self.lost)
-            self.when_lost()
+            self._when_lost()
         if self.lost is not None:
             raise self.lost
 

@@ -21,7 +21,8 @@ from ddlp.core.errors import (
     from_status,
 )
 from ddlp.server.attempts import WINDOW_S
-from ddlp.server.database import AWAY, away
+from ddlp.server.database import is_down
+from ddlp.server.failures import told
 
 MEDIA_TYPE = "application/problem+json"
 TYPES = "urn:ddlp:problem:"
@@ -62,14 +63,9 @@ def error_of(request: Request, error: Exception) -> DdlpError:
                 f"use: {_allowed(request) or 'GET'}"
             )
         return from_status(error.status_code, str(error.detail))
-    if isinstance(error, SQLAlchemyError):
-        if not isinstance(error, AWAY):
-            log.error("a request met an error of the database", exc_info=error)
-        return away(error)
-    return DdlpError(  # the log says which: whoever calls this raises it again
-        f"the server met an error that it did not expect ({type(error).__name__}); its log says "
-        "more"
-    )
+    if isinstance(error, SQLAlchemyError) and not is_down(error):
+        log.error("a request met an error of the database", exc_info=error)
+    return told(error)  # the log says which: whoever calls this raises it again
 
 
 def _allowed(request: Request) -> str:

@@ -21,6 +21,7 @@ class BadSamples(Leasing):
         named = {mishap.sample for mishap in made.bad}
         if named and (len(named) < len(made.bad) or not named <= self._samples_of(batch)):
             raise InvalidInput("a bad sample is named twice, or is none of its batch")
+        self._doomed.pop((batch.epoch, batch.index), None)  # another attempt at it was given up
         if made.bad or batch.bad or batch.isolated:
             self._mishaps[batch.epoch, batch.index] = made.bad
         batch.samples, batch.bad, batch.isolated = planned - made.left_out, len(made.bad), False

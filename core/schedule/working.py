@@ -92,7 +92,6 @@ class Working(BadSamples):
         if known and known.token == token and known.state in _MADE:
             return False
         batch = self.in_hand(epoch, index, token)
-        self._doomed.pop((epoch, index), None)  # another attempt at it was given up before
         planned = self._note_bad(batch, made)
         if self.is_doomed(batch):
             self._give_up(batch, batch.reason or "")

@@ -1,7 +1,6 @@
 """What Prometheus asks for."""
 
 from collections import defaultdict
-from contextlib import suppress
 
 from fastapi import APIRouter, Request, Response
 from sqlalchemy import func, or_, select
@@ -18,7 +17,6 @@ from ddlp.server.metrics import Exposed, ExposedDevice, Exposure
 from ddlp.server.models import Epoch, Run
 
 _PATIENCE_S = 1.0
-"""A dispatcher that is busy for longer must not cost a scrape all other figures."""
 
 router = APIRouter(tags=["metrics"])
 
@@ -26,8 +24,8 @@ router = APIRouter(tags=["metrics"])
 @router.get("/metrics", response_class=Response)
 def show(request: Request, session: SessionDep, context: ContextDep) -> Response:
     """The server's figures in Prometheus' text format."""
-    dropped = _dropped_messages(context)  # first: no connection is held while it waits
     now = context.dispatcher.now()
+    dropped = _dropped_messages(context)  # before a connection to the database is held
     found = devices.list_all(session, context.settings, now)
     shown = Exposure(
         version=request.app.version,
@@ -109,17 +107,16 @@ def _states(session: Session) -> dict[str, int]:
 
 
 def _dropped_messages(context: Context) -> dict[str, int]:
-    """By device; empty where the dispatcher cannot say it in time."""
+    """By device; unknown where the dispatcher has no time: the other figures must not wait."""
 
-    def read(board: Board, *_: object) -> dict[str, int]:
+    def look(board: Board, *_: object) -> dict[str, int]:
         return {device.name: device.dropped_messages for device in board.devices.values()}
 
-    asked = context.dispatcher.call(read)
-    with suppress(TimeoutError, DdlpError):
-        found: dict[str, int] = asked.result(_PATIENCE_S)
-        return found
-    asked.cancel()
-    return {}
+    try:
+        found: dict[str, int] = context.dispatcher.call(look).result(_PATIENCE_S)
+    except (TimeoutError, DdlpError):
+        return {}
+    return found
 
 
 def _exposed_device(device: DeviceInfo, dropped: dict[str, int], now: float) -> ExposedDevice:

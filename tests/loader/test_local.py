@@ -12,8 +12,12 @@ import pytest
 import torch
 
 from ddlp.core.errors import BadSample, Conflict, DdlpError, InvalidInput
+from ddlp.core.local_worker import Report
+from ddlp.core.mishap import Mishap
 from ddlp.core.owned_folder import shared_memory
 from ddlp.loader import DualLoader
+from ddlp.loader.local import LocalFeed
+from ddlp.loader.worker_process import WorkerProcess
 from tests.conftest import SMALL_PIPELINE, make_images, wait_until
 
 
@@ -315,3 +319,22 @@ def test_what_the_scan_left_out_is_a_warning(tmp_path: Path) -> None:
         local(images) as loader,
     ):
         assert len(loader) > 0
+
+
+def test_a_batch_whose_report_cannot_be_so_is_made_again(
+    images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    on_report = LocalFeed._on_report
+    bent: list[int] = []
+
+    def bend(feed: LocalFeed, worker: WorkerProcess, report: Report) -> None:
+        if not bent and report.problem is None:
+            bent.append(report.lease.index)
+            stranger = Mishap(10**6, "no sample of this batch", "truncated")
+            report = report.model_copy(update={"bad": (stranger,)})
+        on_report(feed, worker, report)
+
+    monkeypatch.setattr(LocalFeed, "_on_report", bend)
+    with local(images) as loader:
+        assert sum(len(labels) for _, labels in loader) == 123
+    assert bent

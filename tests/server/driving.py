@@ -1,5 +1,6 @@
 """Does what devices and trainers do to a dispatcher, step by step."""
 
+import threading
 import uuid
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -74,6 +75,13 @@ def register(plane: Plane, prong: Prong, **fields: Any) -> uuid.UUID:
 
 def ask(plane: Plane, action: Any) -> Any:
     return plane.dispatcher.call(action).result(60)
+
+
+def hold(plane: Plane) -> Callable[[], None]:
+    """Have the dispatcher stand still, so that what is asked meanwhile is one group."""
+    held = threading.Event()
+    plane.dispatcher.call(lambda *_: held.wait(10))
+    return held.set
 
 
 def settle(plane: Plane) -> None:

@@ -1,19 +1,20 @@
 """Requests that the schedule or the database cannot take: each fails alone and changes nothing."""
 
-import threading
+import errno
 import uuid
-from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pydantic import ValidationError
 from sqlalchemy.orm import Session
 
-from ddlp.core.errors import InvalidInput
+from ddlp.core.errors import DdlpError, InvalidInput
 from ddlp.core.messages import Commit, Failure, Lease, Reports
 from ddlp.core.types import Prong
 from ddlp.server import work
 from ddlp.server.board import Board
+from ddlp.server.calls import Call
 from ddlp.server.models import Device
 from tests.conftest import wait_until
 from tests.server.conftest import Plane
@@ -23,6 +24,7 @@ from tests.server.driving import (
     commit,
     deliver,
     feed,
+    hold,
     new_run,
     refusal,
     register,
@@ -65,13 +67,6 @@ def test_what_the_database_refuses_fails_alone_and_its_group_is_written(
     assert sound.result(10).denied == []
     assert last.result(10) == 1
     assert [batch.index for batch in feed(plane, run, 0, 0).batches] == [0]
-
-
-def hold(plane: Plane) -> Callable[[], None]:
-    """Have the dispatcher stand still, so that what is asked meanwhile is one group."""
-    held = threading.Event()
-    plane.dispatcher.call(lambda *_: held.wait(10))
-    return held.set
 
 
 @pytest.mark.parametrize("seconds", [0.0, 1e-300, 1e8])
@@ -126,3 +121,43 @@ def test_a_report_that_is_refused_changes_nothing(plane: Plane, images: Path) ->
         reported = ask(plane, lambda board, _, now, body=failed: work.report(board, body, now))
         assert [denied.lease for denied in reported.denied] == [stale]
     assert ask(plane, known) == before
+
+
+def test_a_failure_while_a_group_is_done_one_by_one_loses_nobody(
+    plane: Plane, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_once(plane, monkeypatch, MemoryError())
+
+    def bad(*_: object) -> None:
+        if failed:
+            raise OSError(errno.EMFILE, "Too many open files")
+        failed.append(1)
+
+    failed: list[int] = []
+    go_on = hold(plane)
+    first = plane.dispatcher.call(bad)
+    others = [plane.dispatcher.call(lambda *_, mine=number: mine) for number in range(3)]
+    go_on()
+    with pytest.raises(DdlpError):
+        first.result(10)
+    assert [other.result(10) for other in others] == [0, 1, 2]
+    assert ask(plane, lambda *_: "alive") == "alive"
+
+
+def fail_once(plane: Plane, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Have the next group of several requests fail when it is written."""
+    save, group = plane.dispatcher._save, plane.dispatcher._group
+    sizes: list[int] = []
+    left = [error]
+
+    def note(calls: list[Call]) -> Any:
+        sizes.append(len(calls))
+        return group(calls)
+
+    def fail(session: Session, now: float) -> None:
+        save(session, now)
+        if left and sizes[-1] > 1:
+            raise left.pop()
+
+    monkeypatch.setattr(plane.dispatcher, "_group", note)
+    monkeypatch.setattr(plane.dispatcher, "_save", fail)

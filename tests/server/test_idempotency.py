@@ -1,9 +1,11 @@
 """A request with an Idempotency-Key is done once; who repeats it gets the same answer."""
 
+import asyncio
 import threading
-import time
 import uuid
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from sqlalchemy import Engine, text
@@ -13,10 +15,13 @@ from ddlp.core.messages.keys import KeyMade
 from ddlp.core.types import Scope
 from ddlp.server import keys
 from ddlp.server.database import Database, migrate
-from ddlp.server.idempotency import Once, forget_answers
+from ddlp.server.idempotency import Once, forget_answers, get_once
 from ddlp.server.identity import Identity, acting_as
 from tests.server.apps import client_of
 from tests.server.conftest import Plane
+
+NOW = 1000.0
+"""A server's clock, which need not be this machine's."""
 
 
 @pytest.fixture
@@ -30,10 +35,8 @@ def database(engine: Engine) -> Iterator[Database]:
 def make(database: Database, key: str | None, name: str = "ann") -> tuple[KeyMade, bool]:
     """As the route that makes keys does it."""
     with database.session() as session:
-        once = Once(key, f"POST /keys {name}")
-        return once.answer(
-            session, KeyMade, lambda: keys.add(session, name, Scope.READ, time.time())
-        )
+        once = Once(key, f"POST /keys {name}", NOW)
+        return once.answer(session, KeyMade, lambda: keys.add(session, name, Scope.READ, NOW))
 
 
 def count(database: Database) -> int:
@@ -90,7 +93,7 @@ def test_of_two_at_once_the_second_gets_the_answer_of_the_first(database: Databa
     thread = threading.Thread(target=second)
     thread.start()
     with database.session() as session:
-        once = Once("k", "POST /keys ann")
+        once = Once("k", "POST /keys ann", NOW)
 
         def slow() -> KeyMade:
             begun.set()
@@ -113,10 +116,10 @@ def test_an_answer_cannot_be_read_without_its_key(database: Database) -> None:
 def test_keys_expire(database: Database) -> None:
     make(database, "k")
     with database.session() as session:
-        forget_answers(session, 1, time.time() + 3599)
+        forget_answers(session, 1, NOW + 3599)
     assert not make(database, "k")[1]
     with database.session() as session:
-        forget_answers(session, 1, time.time() + 3601)
+        forget_answers(session, 1, NOW + 3601)
     assert make(database, "k", "bob")[1]
 
 
@@ -128,3 +131,21 @@ def test_a_body_of_which_nothing_is_read_may_hold_anything(plane: Plane) -> None
                 path = "/api/v1/datasets/none/rescan"
                 answer = client.post(path, content=body, headers=headers)
                 assert answer.status_code == 404, (body, key, answer.text)
+
+
+def test_keys_expire_by_the_clock_that_they_are_kept_by(plane: Plane) -> None:
+    async def body() -> bytes:
+        return b"{}"
+
+    state = SimpleNamespace(context=SimpleNamespace(dispatcher=plane.dispatcher))
+    asked: Any = SimpleNamespace(
+        body=body,
+        method="POST",
+        url=SimpleNamespace(path="/keys"),
+        app=SimpleNamespace(state=state),
+    )
+    once = asyncio.run(get_once(asked, "k"))
+    with plane.database.session() as session:
+        once.answer(session, KeyMade, lambda: keys.add(session, "ann", Scope.READ, plane.now))
+        forget_answers(session, 1, plane.now + 3601)
+        assert once.known(session, KeyMade) is None

@@ -84,13 +84,25 @@ def test_who_lost_it_writes_nothing_more_but_reads(databases: list[Database]) ->
     first, second = databases
     owner = Ownership.take(first, HERE)
     told: list[bool] = []
-    owner.when_lost = lambda: told.append(True)
+    owner.tell_when_lost(lambda: told.append(True))
     write(first)
     take_over(second)
     for _ in range(2):
         with pytest.raises(OwnershipLost, match=r"on other, .* this server writes no more"):
             write(first)
     assert written(first) == 1
+    assert told == [True]
+    owner.stop()
+
+
+def test_who_asks_only_after_it_was_lost_is_told_so_too(databases: list[Database]) -> None:
+    first, second = databases
+    owner = Ownership.take(first, HERE)
+    take_over(second)
+    with pytest.raises(OwnershipLost):
+        write(first)
+    told: list[bool] = []
+    owner.tell_when_lost(lambda: told.append(True))
     assert told == [True]
     owner.stop()
 

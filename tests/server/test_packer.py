@@ -301,7 +301,7 @@ def test_one_that_is_under_way_is_not_forecast_again(
         scanner=SimpleNamespace(progress=lambda _: None),
     )
     for _ in range(2):
-        info = routes.pack("fruit", PackCreate(), context, Once(None, ""))
+        info = routes.pack("fruit", PackCreate(), context, Once(None, "", 0.0))
         assert info.packing is not None
         assert (info.state, info.packing.forecast) == (DatasetState.PACKING, None)
         assert info.packing.no_forecast == "a.jpg cannot be read"

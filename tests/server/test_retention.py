@@ -10,7 +10,7 @@ from sqlalchemy import func, select
 
 from ddlp.core.errors import Conflict
 from ddlp.core.types import Prong, RunState
-from ddlp.server import certificates, ledger, quarantine, runs
+from ddlp.server import certificates, ledger, quarantine, retention, runs
 from ddlp.server.context import Context
 from ddlp.server.ledger import audit
 from ddlp.server.models import AuditEvent, BatchRow, Run, RunTrace
@@ -104,3 +104,22 @@ def test_the_audit_goes_with_its_time(plane: Plane) -> None:
         session.flush()
         forget_audit(session, 200.0)
         assert list(session.scalars(select(AuditEvent.at))) == [200.0]
+
+
+def test_the_batches_of_a_large_run_go_a_part_at_a_time(
+    either_plane: Plane, images: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plane = either_plane
+    run = finished(plane, images)
+    Notary(plane.database).seal_one()
+    monkeypatch.setattr(retention, "_ROWS_AT_ONCE", 3)
+    later = plane.now + 1
+    for left in (4, 1, 0):
+        with plane.database.session() as session:
+            forget_run_details(session, later, later)
+        assert rows(plane, BatchRow, run) == left
+        with plane.database.session() as session:
+            removed_at = session.get_one(Run, run).details_removed_at
+        assert removed_at == plane.now + 1, "what is there in part is neither exported nor used"
+        later += 1
+    assert rows(plane, RunTrace, run) == 0

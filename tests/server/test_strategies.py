@@ -57,7 +57,7 @@ def switch(plane: Plane, run: uuid.UUID, strategy: str, window: int | None = Non
 def replay(plane: Plane, run: uuid.UUID, **fields: Any) -> RunInfo:
     """POST /runs/{ref}/replay."""
     return asyncio.run(
-        runs.replay(str(run), ReplayCreate(**fields), context(plane), Once(None, ""))
+        runs.replay(str(run), ReplayCreate(**fields), context(plane), Once(None, "", 0.0))
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from ddlp.core.errors import InvalidInput, Refused
 from ddlp.core.mishap import Mishap
-from ddlp.core.schedule import Batch, Failed, Grant, Limits, RunSchedule
+from ddlp.core.schedule import Batch, Failed, Grant, Holder, Limits, RunSchedule
 from ddlp.core.schedule.limits import bad_allowed, usual_bad_share
 from ddlp.core.types import Prong
 from tests.core.schedule import making
@@ -135,3 +135,17 @@ def test_bad_samples_that_cannot_be_are_refused() -> None:
     with pytest.raises(InvalidInput, match="named twice, or is none of its batch"):
         run.commit(*key(first), made("cpu", 1.0, foreign), 0.0)
     assert run.changes().mishaps == {}
+
+
+def test_a_report_that_cannot_be_so_saves_no_batch_that_was_given_up() -> None:
+    run = schedule()
+    lease = run.top_up(0.0)[0]
+    run.claim(*key(lease), Holder("cpu", 1), 0.0)
+    batch = run.in_hand(*key(lease))
+    run.note_doom(batch, "another attempt failed")
+    twice = bad_one(run, lease, 0)
+    with pytest.raises(InvalidInput, match="named twice"):
+        run.commit(*key(lease), made("cpu", 1.0, twice, twice), 0.0)
+    assert run.expected_failure == "another attempt failed"
+    run.commit(*key(lease), made("cpu", 1.0), 0.0)
+    assert run.expected_failure is None
