@@ -193,6 +193,7 @@ def device_list(url: Url = None, as_json: Json = False) -> None:
         "live",
         "health",
         "clock_ahead_s",
+        "dropped_messages",
     ]
     show(ask.get(url, "/devices"), as_json, columns)
 

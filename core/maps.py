@@ -16,7 +16,7 @@ from collections import OrderedDict
 from dataclasses import dataclass
 from typing import BinaryIO
 
-from ddlp.core.errors import DamagedBatch
+from ddlp.core.errors import DamagedBatch, SystemFault
 
 try:
     from ddlp.core import _lost_pages
@@ -33,18 +33,30 @@ OUTLIVES_LOSS = _lost_pages is not None
 """Whether a process here outlives that a file is cut short which it has mapped."""
 
 
+_REMEDY = "close loaders and datasets that are not used"
+
+
+class Unguarded(SystemFault):
+    """A file is not mapped, as the loss of its pages would end the process."""
+
+
 class FileMap(mmap.mmap):
     """A mapping of a file; it says whether pages of it were lost."""
 
     _entry = -1
 
     def guard(self) -> bool:
-        """Outlive the loss of pages from now on; says whether that can be."""
+        """Outlive the loss of pages from now on; says whether the module for that is there.
+
+        Raises `Unguarded` where no more files can be watched: such a map must not be used.
+        """
         if OUTLIVES_LOSS:
             _lost_pages.arm()  # others may have put a handler of theirs in its place
             if self._entry < 0:
                 self._entry = _lost_pages.watch(self)
-        return self._entry >= 0
+            if self._entry < 0:
+                raise Unguarded("too many files are mapped in this process", "mmap", _REMEDY)
+        return OUTLIVES_LOSS
 
     @property
     def lost(self) -> bool:

@@ -19,6 +19,8 @@ log = logging.getLogger(__name__)
 
 BOUND_S = 5.0
 """A worker waits for less than its lease lasts: then another one can still try."""
+_AGAIN_SHARE = 0.6
+"""A file that may be lost is waited for once more, for less: both together fit into a lease."""
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.01, 0.5
 
 
@@ -77,17 +79,45 @@ class Patience:
         self._given_up.clear()
         return found
 
-    def _wait_out(self, action: Callable[[], T], relief: Callable[[], object] | None) -> T:
+    def wait_out_unless_lost(
+        self,
+        action: Callable[[], T],
+        other: Callable[[], object] | None,
+        relief: Callable[[], object] | None = None,
+    ) -> T:
+        """The same for a file that may be lost: it is only once the drive gave another one.
+
+        `other` reads that one. A drive that is away longer than is waited for one file, and then
+        comes back, has lost nothing: the first file is read again after it.
+        """
+        if other is None:
+            return self.wait_out(action, relief)
+        self._given_up.clear()  # the other one shows where the fault lies
+        try:
+            return self.wait_out(action, relief)
+        except SystemFault as fault:
+            if not fault.perhaps_lost:
+                raise
+        self.wait_out(other, relief)
+        return self._wait_out(action, relief, _AGAIN_SHARE * self._bound_s)
+
+    def _wait_out(
+        self,
+        action: Callable[[], T],
+        relief: Callable[[], object] | None,
+        bound_s: float | None = None,
+    ) -> T:
+        bound_s = self._bound_s if bound_s is None else bound_s
         began, pause_s, times = self._clock(), _FIRST_PAUSE_S, 1
         while True:
             try:
                 return action()
             except SystemFault as fault:
                 waited_s = self._clock() - began
-                if fault.final or waited_s + pause_s > self._bound_s:
+                if fault.final or waited_s + pause_s > bound_s:
                     raise self._final(fault, times, waited_s) from fault
                 if times == 1:
-                    log.warning("%s; trying again for up to %g s", fault, self._bound_s)
+                    log.warning("%s; trying again for up to %g s", fault, bound_s)
                 if relief is not None:
                     relief()
                 self._sleep(pause_s)

@@ -1,7 +1,8 @@
 """Folders and files that only their own user can read: homes, databases, logs, stores.
 
 What DDLP makes is private. A folder that somebody else made, or made for others, keeps its mode:
-that is how a store is shared with trainers of another user.
+that is how a store is shared with trainers of another user. Its group may then read the files in
+it, but nobody else than their user writes to them.
 """
 
 import os
@@ -10,6 +11,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _OTHERS = 0o077
+_LOOK = stat.S_IRGRP | stat.S_IXGRP
 
 
 def make_private_folder(folder: Path) -> None:
@@ -40,6 +42,19 @@ def close_to_others(path: Path) -> None:
     if found.st_mode & _OTHERS and not is_shared:
         with suppress(OSError):  # a filesystem without modes
             path.chmod(stat.S_IMODE(found.st_mode) & ~_OTHERS)
+
+
+def shares_with_group(folder: Path) -> bool:
+    """Whether a folder lets its group list and enter it."""
+    return folder.stat().st_mode & _LOOK == _LOOK
+
+
+def let_group_look(folder: Path) -> None:
+    """Let a folder's group list and enter it, whatever the umask was when it was made."""
+    mode = stat.S_IMODE(folder.stat().st_mode)
+    if mode & _LOOK != _LOOK:
+        with suppress(OSError):  # a filesystem without modes
+            folder.chmod(mode | _LOOK)
 
 
 def _is_home(folder: Path) -> bool:

@@ -16,6 +16,7 @@ from ddlp.core.codecs import Codec
 from ddlp.core.errors import InvalidInput
 from ddlp.core.owned_folder import shared_memory
 from ddlp.core.store import StoreAddress, StoreOptions
+from ddlp.core.urls import check_served
 
 LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
 
@@ -338,7 +339,7 @@ class Settings(BaseSettings):
         parts = urlsplit(value or "http://host:1")
         if parts.scheme != "http" or not parts.hostname or parts.port is None or parts.path:
             raise ValueError("write http://HOST:PORT")
-        return value
+        return value and check_served(value)
 
     @field_validator("trusted_proxies")
     @classmethod

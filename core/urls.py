@@ -23,6 +23,8 @@ _OWN_SECRETS = frozenset(map(ipaddress.ip_address, ("fd00:ec2::254", "100.100.10
 
 def check_served(url: str) -> str:
     """The address of a store, unless it leads to what a store cannot be."""
+    if not re.fullmatch(SERVED, url):
+        raise ValueError(f"{url} is not the plain address of a host that serves a store")
     try:
         host = (urlsplit(url).hostname or "").rstrip(".")
     except ValueError as error:  # such as [00]

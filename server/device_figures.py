@@ -25,6 +25,7 @@ class Seen:
     runs: list[str]
     rests: list[DeviceRest]
     draws: WattsInfo
+    dropped_messages: int
 
 
 UNSEEN: Mapping[str, Seen] = {}
@@ -71,6 +72,7 @@ def _seen(
         runs=runs,
         rests=[rest for run in board.runs.values() for rest in _rests(run, device.name, now)],
         draws=_draws(board, device, busy, now),
+        dropped_messages=device.dropped_messages,
     )
 
 

@@ -64,6 +64,8 @@ class DeviceView:
     drained_at: float | None
     clock: str
     """How far its host's clock is off; empty where that is too little to matter."""
+    dropped: str
+    """How many messages it dropped that the server had not signed; empty where none."""
     runs: list[str]
     actions: list[DeviceAction]
 
@@ -111,6 +113,7 @@ def device_view(info: DeviceInfo) -> DeviceView:
         last_seen_at=info.last_seen_at,
         drained_at=info.drained_at,
         clock=_clock(info.clock_ahead_s),
+        dropped=_dropped(info.dropped_messages or 0),
         runs=info.runs,
         actions=_actions(info),
     )
@@ -120,6 +123,11 @@ def _clock(ahead_s: float | None) -> str:
     if ahead_s is None or abs(ahead_s) < _CLOCK_S:
         return ""
     return f"Its clock is {duration(abs(ahead_s))} {'ahead' if ahead_s > 0 else 'behind'}."
+
+
+def _dropped(messages: int) -> str:
+    many = "" if messages == 1 else "s"
+    return f"{messages:,} unsigned message{many} dropped" if messages else ""
 
 
 def _room(room: RoomInfo) -> Room:

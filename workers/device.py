@@ -92,14 +92,16 @@ def _own_name(prong: Prong) -> str:
 
 def wait_for_key(url: str) -> str:
     """The secret that messages are signed with; a server that is away is waited for."""
+    away = Outage(log, "the server cannot be asked for the key of the queues")
+    refused = Outage(log, "the server refuses this worker")
     with Client(url, timeout_s=5, patience_s=0) as client:
         while True:
             try:
                 return fetch_key(client)
             except Unavailable as error:
-                log.warning("%s", error)
+                away.failed(error)
             except DdlpError as error:
-                log.error("the server refuses this worker: %s", error)
+                refused.failed(error)
             time.sleep(_PERIOD_S)
 
 
@@ -125,6 +127,8 @@ class Presence(threading.Thread):
         registered = False
         away = Outage(log, "the server does not hear of this device")
         unwell = Outage(log, "the device cannot work, and is not announced")
+        refused = Outage(log, "the server refuses this device")
+        unclear = Outage(log, "the device cannot be described to the server")
         self._keeper.start()
         while True:
             health = self._health()
@@ -139,12 +143,16 @@ class Presence(threading.Thread):
                 if health.ok:
                     away.succeeded()
                     unwell.succeeded()
+                    refused.succeeded()
+                    unclear.succeeded()
             except NotFound:
                 registered = False
             except Unavailable as error:
                 away.failed(error)
             except DdlpError as error:
-                log.error("the server refuses this device: %s", error)
+                refused.failed(error)
+            except ValueError as error:  # a value that no message takes, such as a driver's
+                unclear.failed(error)
             if self._stopping.wait(_PERIOD_S):
                 return
             if self._intake.is_open and self._watchdog.stuck():

@@ -7,9 +7,13 @@ that the device goes on giving signs of life.
 import logging
 import threading
 import uuid
+from heapq import nlargest
+from operator import itemgetter
 
 from ddlp.core.errors import DdlpError
 from ddlp.core.messages import Attempt, Orders, RoomInfo
+from ddlp.core.messages.base import MOST_S
+from ddlp.core.messages.work import MOST_RUNS
 from ddlp.core.store import StoreAddress, StoreOptions, open_store
 from ddlp.core.store.served import StoreServer, new_key
 
@@ -97,8 +101,10 @@ class StoreKeeper:
         except (DdlpError, OSError) as error:
             log.warning("the store cannot be looked into: %s", error)
             return
+        oldest = nlargest(MOST_RUNS, runs.items(), key=itemgetter(1))
+        ages = {run: min(age_s, MOST_S) for run, age_s in oldest}
         with self._change:
-            self.room, self._news = room, (room, runs)
+            self.room, self._news = room, (room, ages)
 
     def _room(self) -> RoomInfo:
         """How full it is; unknown where it cannot be reached."""

@@ -115,8 +115,8 @@ class Reporter:
         self._send(made[first:], failed[second:])
 
     def _send(self, made: list[Commit], failed: list[Failure]) -> None:
-        body = Reports(device=self._device, sent_s=time.monotonic(), made=made, failed=failed)
         try:
+            body = Reports(device=self._device, sent_s=time.monotonic(), made=made, failed=failed)
             answer = Reported.model_validate(self._client.post("/leases/report", body))
         except TooLarge as error:
             self._send_less(made, failed, error)

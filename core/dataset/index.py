@@ -12,6 +12,7 @@ import mmap
 import os
 import struct
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -24,11 +25,11 @@ from ddlp.core.dataset.files import open_unchanged, read_unchanged, shown
 from ddlp.core.dataset.layout import MAGIC, RECORD, SECTIONS, SampleRow, padding
 from ddlp.core.dataset.open_files import OpenFiles
 from ddlp.core.dataset.writer import pixels_beside
-from ddlp.core.errors import InvalidInput
+from ddlp.core.errors import DdlpError, InvalidInput, SystemFault
 from ddlp.core.image import Encoded, Kind
 from ddlp.core.maps import FileMap
-from ddlp.core.passing import failed_words
-from ddlp.core.patience import Patience
+from ddlp.core.passing import failed_words, is_passing
+from ddlp.core.patience import Patience, fault_of
 
 Samples = npt.NDArray[np.int64]
 
@@ -193,6 +194,23 @@ class DatasetIndex:
     def read(self, sample: int) -> bytes:
         """A sample's encoded bytes, if its file is still the one that was indexed."""
         return bytes(self.encoded(sample))
+
+    def another(self, sample: int) -> Callable[[], object] | None:
+        """What reads a sample that lies elsewhere: if that works, the drive does."""
+        if self.samples < 2:
+            return None
+        return partial(self._read_other, (sample + self.samples // 2) % self.samples)
+
+    def _read_other(self, sample: int) -> None:
+        try:
+            self.read(sample)
+        except SystemFault:
+            raise
+        except OSError as error:
+            if is_passing(error):
+                raise fault_of(error, "read", self.name(sample)) from error
+        except (DdlpError, ValueError):
+            pass  # the drive has answered, if not with what was wanted
 
     def encoded(self, sample: int) -> Encoded:
         """The same, of a packed dataset yet to be read: a part of a shard, good until `relax`."""

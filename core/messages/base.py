@@ -32,8 +32,11 @@ Count = Annotated[int, Field(ge=0, lt=2**31)]
 
 Bytes = Annotated[int, Field(ge=0, lt=2**63)]
 
-Seconds = Annotated[float, Field(ge=0, le=1e8)]
-"""A duration, or a reading of a steady clock: three years at the most."""
+MOST_S = 1e11
+"""More than any clock shows: files without a date seem to be from 1970, or from before."""
+
+Seconds = Annotated[float, Field(ge=0, le=MOST_S)]
+"""A duration, an age, or a reading of a steady clock."""
 
 
 class Message(Bounded):

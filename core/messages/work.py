@@ -31,6 +31,9 @@ class RoomInfo(Message):
     )
 
 
+MOST_RUNS = 65_536
+"""Runs that one heartbeat tells of."""
+
 ServedAddress = Annotated[str, Field(max_length=4096, pattern=SERVED), AfterValidator(check_served)]
 
 
@@ -106,6 +109,9 @@ class DeviceInfo(Message):
     health: DeviceHealth = DeviceHealth.LIVE
     health_words: str = Field("", description="The same as a sentence.")
     holds: int | None = Field(None, description="Batches that it is at.")
+    dropped_messages: int | None = Field(
+        None, description="Unsigned messages that its worker dropped since it was started."
+    )
     images_per_s: float | None = Field(
         None, description="What it made over the last seconds; null while it makes nothing."
     )
@@ -130,7 +136,7 @@ class Heartbeat(Message):
     room: RoomInfo | None = Field(None, description="If it has looked since it last said so.")
     stored: dict[uuid.UUID, Seconds] = Field(
         {},
-        max_length=65_536,
+        max_length=MOST_RUNS,
         description="Runs of which something lies in its store: seconds since that changed.",
     )
     energy: EnergyReading | None = Field(None, description="What it has used since its start.")

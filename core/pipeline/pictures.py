@@ -72,7 +72,9 @@ class Pictures:
             show = partial(self._show_one, sample, head, placed, out[place], levels)
             reading = partial(self._reading, sample, show)
             try:
-                self._index.patience.wait_out(reading, self._index.relax)
+                self._index.patience.wait_out_unless_lost(
+                    reading, self._index.another(sample), self._index.relax
+                )
             except BadSample as error:
                 problems[place] = str(error)
             except SystemFault as fault:

@@ -56,7 +56,9 @@ def pack_bytes(data: bytes, row: SampleRow, options: PackOptions) -> PackedSampl
 def read_sample(index: DatasetIndex, sample: int) -> bytes:
     """A sample's bytes; a BadSample where they will not be there another time either."""
     try:
-        data = index.patience.wait_out(partial(_read, index, sample))
+        data = index.patience.wait_out_unless_lost(
+            partial(_read, index, sample), index.another(sample)
+        )
     except FileNotFoundError as error:
         if not index.root.exists():
             raise Unavailable(f"{index.root} is not there; is it mounted?") from error

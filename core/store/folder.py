@@ -12,6 +12,7 @@ mapped file; for a drive it is made in memory and written past the page cache.
 import errno
 import os
 import shutil
+import stat
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
@@ -34,18 +35,21 @@ from ddlp.core.batchfile import (
 from ddlp.core.codecs import Codec
 from ddlp.core.direct import DirectFiles, PageMemory
 from ddlp.core.errors import NoRoom, Refused
-from ddlp.core.filesystem import direct_refusal, filesystem_at, other_writers
+from ddlp.core.filesystem import direct_refusal, filesystem_at
 from ddlp.core.maps import OUTLIVES_LOSS, MappedFile, Maps
 from ddlp.core.passing import is_full
 from ddlp.core.patience import Patience, system_call
-from ddlp.core.private import make_private_folder
+from ddlp.core.private import let_group_look, make_private_folder, shares_with_group
 from ddlp.core.store.address import FILE, StoreAddress
 from ddlp.core.store.base import Fill, Room, StoredBatch
 from ddlp.core.store.names import RUN_PREFIX, batch_name, parse_run, run_folder
 from ddlp.core.store.room import usable_bytes, used_bytes
 
-_OWN = 0o600
-"""The mode of files: who else may write to them could change what was checked."""
+_OWN, _SHARED = 0o600, 0o640
+"""The mode of files, the second where the store's folder lets its group look into it.
+
+Who else may write to them could change what was checked.
+"""
 
 
 @dataclass(frozen=True)
@@ -150,11 +154,12 @@ class FolderStore:
             if not self._take_free(making, nbytes):
                 making.touch(_OWN)
             opened = making.open("r+b")
+            mode = _SHARED if shares_with_group(self.root) else _OWN
         with opened as file, system_call("fallocate", making):
             status = os.fstat(file.fileno())
-            if other_writers(status) is not None:  # a reader would have to copy it
+            if stat.S_IMODE(status.st_mode) != mode:
                 with suppress(OSError):  # a filesystem without modes
-                    os.fchmod(file.fileno(), _OWN)
+                    os.fchmod(file.fileno(), mode)
             self._make_room(nbytes - status.st_blocks * 512)
             # Reserved now: a map over a full disk would kill the process at the first write.
             if status.st_size > nbytes:
@@ -283,8 +288,10 @@ def fill_batch(
 def _make_folders(root: Path, folder: Path) -> None:
     if not root.exists():
         make_private_folder(root)
-    (folder / "making").mkdir(parents=True, exist_ok=True)
-    (folder / "free").mkdir(exist_ok=True)
+    for place in (folder, folder / "making", folder / "free"):
+        place.mkdir(mode=0o755, exist_ok=True)
+    if shares_with_group(root):
+        let_group_look(folder)
 
 
 def _takes_direct(root: Path) -> bool:

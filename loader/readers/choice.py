@@ -169,9 +169,10 @@ class Readers:
             ), served
         if _is_closed(fed):
             raise Unavailable(
-                f"{fed.location} lies in a folder of another user, which this one may not enter; "
-                "run the worker and this process as one user, make the worker's store folder with "
-                "a mode that lets this user read, or set DDLP_SERVE_STORE for that worker"
+                f"{fed.location} lies in a folder of another user, which this one may not read; "
+                "run the worker and this process as one user, make the worker's store folder "
+                "belong to a group of this user, with mode 2750, or set DDLP_SERVE_STORE for that "
+                "worker"
             )
         if self._would_see(fed):
             raise MissingBatch(f"{fed.location} is gone")
@@ -182,18 +183,13 @@ class Readers:
         )
 
     def _sees(self, fed: FedBatch) -> bool:
-        """Whether the file is here. That its folder is says little: hosts may use the same path.
-
-        One that this user may not read is not, where its worker serves it.
-        """
+        """Whether this user has the file here. Its folder says little: hosts may share a path."""
         path = _file(fed)
         try:
             self._patience.call("stat", path, path.stat)
-        except (FileNotFoundError, NotADirectoryError):
+        except (FileNotFoundError, NotADirectoryError, PermissionError):
             return False
-        except PermissionError:
-            return fed.served is None
-        return fed.served is None or os.access(path, os.R_OK)
+        return os.access(path, os.R_OK)
 
     def _would_see(self, fed: FedBatch) -> bool:
         """Whether a file that is not here is gone, rather than on another host."""
@@ -261,14 +257,15 @@ def _no_gds(refusal: str) -> Unavailable:
 
 
 def _is_closed(fed: FedBatch) -> bool:
-    """Whether its folder may not be entered by this user."""
+    """Whether it is not for this user to read, by its mode or its folder's."""
+    path = _file(fed)
     try:
-        _file(fed).stat()
+        path.stat()
     except PermissionError:
         return True
     except OSError:
         return False
-    return False
+    return not os.access(path, os.R_OK)
 
 
 def _file(fed: FedBatch) -> Path:

@@ -10,7 +10,7 @@ from functools import partial
 
 from ddlp.core.errors import Unavailable
 from ddlp.core.filesystem import other_writers
-from ddlp.core.maps import OUTLIVES_LOSS, Maps
+from ddlp.core.maps import OUTLIVES_LOSS, Maps, Unguarded
 from ddlp.core.store.reading import check_mapped, map_batch
 from ddlp.core.types import ReadPath
 from ddlp.loader.readers.base import Loaded, Wanted
@@ -38,7 +38,10 @@ class MappedReader:
         """Map a batch and check it; raises `NotByMap` where it must be copied."""
         path = find_file(wanted)
         maps = self._writable if os.access(path, os.R_OK | os.W_OK) else self._read_only
-        file = map_batch(path, maps, _check_private)
+        try:
+            file = map_batch(path, maps, _check_private)
+        except Unguarded as error:
+            raise NotByMap(str(error)) from error
         arrays = check_mapped(file, wanted.batch, wanted.checksum)
         give_back = partial(give_back_file, path)
         return Loaded(arrays, wanted.nbytes, give_back, borrowed=True, file=file)

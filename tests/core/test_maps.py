@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from ddlp.core.errors import DamagedBatch
-from ddlp.core.maps import OUTLIVES_LOSS, FileMap, MappedFile, Maps
+from ddlp.core.maps import OUTLIVES_LOSS, FileMap, MappedFile, Maps, Unguarded
 from tests.core.store.making import folder_in_memory
 
 PAGES = 16
@@ -94,6 +94,16 @@ def test_what_is_copied_by_code_of_others_is_zeros(file: BinaryIO) -> None:
 def test_entries_are_used_again_by_later_maps(file: BinaryIO) -> None:
     for _ in range(5000):
         assert FileMap(file.fileno(), NBYTES).guard()
+
+
+def test_no_more_files_are_mapped_than_can_be_watched(file: BinaryIO) -> None:
+    kept = [FileMap(file.fileno(), NBYTES) for _ in range(4096)]
+    with pytest.raises(Unguarded, match="too many files are mapped"):
+        list(map(FileMap.guard, kept))
+    with pytest.raises(Unguarded):
+        Maps(writable=False).map(file, NBYTES)
+    kept.clear()
+    assert Maps(writable=False).map(file, NBYTES)
 
 
 FOREIGN = """

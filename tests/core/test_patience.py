@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ddlp.core.errors import SystemFault
-from ddlp.core.patience import Patience
+from ddlp.core.patience import Patience, fault_of
 
 
 class Clock:
@@ -108,6 +108,51 @@ def test_a_drive_may_have_lost_one_file_and_a_second_shows_that_it_failed(
     assert not give_up(patience, errno.EIO).perhaps_lost
     assert patience.call("read", "/a/file", failing(0, 0)) == "done"
     assert give_up(patience, errno.EIO).perhaps_lost
+
+
+class Drive:
+    """Refuses everything until a time, and one file for ever."""
+
+    def __init__(self, clock: Clock, until: float, lost: str = "") -> None:
+        self._clock, self._until, self._lost = clock, until, lost
+
+    def read(self, name: str) -> str:
+        if self._clock.now < self._until or name == self._lost:
+            raise fault_of(OSError(errno.EIO, os.strerror(errno.EIO)), "read", name)
+        return name
+
+
+@pytest.mark.parametrize("seconds", [1.0, 4.0, 5.5, 6.0, 7.5, 8.0, 9.0])
+def test_no_file_counts_as_lost_while_the_drive_answers_for_none(
+    clock: Clock, seconds: float
+) -> None:
+    drive = Drive(clock, seconds)
+    patience = Patience(5.0, clock=clock, sleep=clock.sleep)
+    found = patience.wait_out_unless_lost(lambda: drive.read("a"), lambda: drive.read("b"))
+    assert found == "a"
+    assert clock.now <= seconds + 1.0
+
+
+def test_a_drive_that_stays_away_for_longer_is_a_fault_and_no_lost_file(clock: Clock) -> None:
+    drive = Drive(clock, 11.0)
+    patience = Patience(5.0, clock=clock, sleep=clock.sleep)
+    with pytest.raises(SystemFault) as caught:
+        patience.wait_out_unless_lost(lambda: drive.read("a"), lambda: drive.read("b"))
+    assert not caught.value.perhaps_lost
+    assert "read of b failed" in str(caught.value)
+
+
+def test_a_file_is_lost_where_the_drive_gives_others_but_not_that_one(clock: Clock) -> None:
+    drive = Drive(clock, 0.0, lost="a")
+    patience = Patience(5.0, clock=clock, sleep=clock.sleep)
+    for _ in range(3):  # each time, not just once
+        began = clock.now
+        with pytest.raises(SystemFault) as caught:
+            patience.wait_out_unless_lost(lambda: drive.read("a"), lambda: drive.read("b"))
+        assert caught.value.perhaps_lost
+        assert "read of a failed" in str(caught.value)
+        assert clock.now - began < 8.5, "within the shortest lease"
+        assert patience.wait_out(lambda: drive.read("c")) == "c"
 
 
 @pytest.mark.parametrize("number", [errno.EMFILE, errno.ENOMEM, errno.ESTALE])

@@ -122,6 +122,14 @@ def test_the_lease_that_a_drained_device_is_offered_goes_to_another_at_once(
     assert min(lease.token for lease in again) > max(lease.token for lease in offered)
 
 
+def test_a_device_tells_how_many_unsigned_messages_it_dropped(plane: Plane) -> None:
+    incarnation = register(plane, Prong.CPU)
+    assert told(plane, "cpu").dropped_messages == 0
+    body = Heartbeat(incarnation=incarnation, dropped_messages=3)
+    ask(plane, lambda board, session, now: devices.heartbeat(board, session, "cpu", body, now))
+    assert told(plane, "cpu").dropped_messages == 3
+
+
 def snapshot_of(plane: Plane, run: uuid.UUID) -> Snapshot:
     found: Snapshot = ask(plane, lambda board, _, now: take(board, run, now))
     return found

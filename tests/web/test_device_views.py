@@ -39,6 +39,20 @@ def test_what_is_not_known_is_no_number() -> None:
     assert found.emulated
 
 
+@pytest.mark.parametrize(
+    ("many", "words"),
+    [
+        (None, ""),
+        (0, ""),
+        (1, "1 unsigned message dropped"),
+        (1200, "1,200 unsigned messages dropped"),
+    ],
+)
+def test_messages_that_nobody_signed_are_worth_a_word(many: int | None, words: str) -> None:
+    found = view(dropped_messages=many)
+    assert found.dropped == words
+
+
 def test_figures_have_units_and_say_how_they_are_known() -> None:
     draws = WattsInfo(watts=7.25, provenance=Provenance.MEASURED, method="its counter")
     found = view(images_per_s=1234.4, images_made=9000, busy=0.456, draws=draws)

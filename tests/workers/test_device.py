@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from ddlp.core.energy import EnergyReading
+from ddlp.core.errors import InvalidInput
 from ddlp.core.messages import DeviceRegister, Heartbeat, Message
 from ddlp.core.seal import Seal
 from ddlp.core.settings import Settings
@@ -142,6 +143,18 @@ def test_a_device_that_is_not_well_is_not_announced(
     assert server.told == []
 
 
+def test_a_refusal_is_told_once_while_it_lasts(
+    tmp_path: Path, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(*_: object) -> None:
+        raise InvalidInput("serve it at an address of this host")
+
+    server.post = refuse  # type: ignore[method-assign]
+    presence(tmp_path, type("Well", (Driver,), {}), rounds=5).run()
+    [record] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert "the server refuses this device: serve it at an address" in record.getMessage()
+
+
 def test_one_without_a_figure_of_energy_can_work(tmp_path: Path, server: Server) -> None:
     kind = type("Dumb", (Driver,), {"energy": lambda *_: 1 / 0})
     presence(tmp_path, kind, rounds=2).run()
@@ -166,3 +179,13 @@ def test_a_drained_device_leaves_its_queue_to_others_and_comes_back(
     presence(tmp_path, well, rounds=3, intake=intake).run()
     assert consumer.asked == [("leave", "cpu"), ("take", "cpu")]
     assert intake.is_open
+
+
+def test_a_reading_that_cannot_be_told_costs_one_sign_of_life_and_not_the_device(
+    tmp_path: Path, server: Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    readings: list[Any] = ["five joules", None, None]
+    kind = type("Odd", (Driver,), {"energy": lambda *_: readings.pop(0)})
+    presence(tmp_path, kind, rounds=4).run()
+    assert [type(told) for told in server.told] == [DeviceRegister, Heartbeat, Heartbeat]
+    assert "the device cannot be described to the server" in caplog.text

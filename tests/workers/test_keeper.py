@@ -1,5 +1,6 @@
 """A worker's store is served, looked into now and then, and cleared as the server says."""
 
+import os
 import socket
 import urllib.error
 import urllib.request
@@ -12,7 +13,7 @@ import pytest
 
 from ddlp.core.batchfile import BatchId, batch_tensors
 from ddlp.core.errors import Unavailable
-from ddlp.core.messages import Attempt, Orders, RoomInfo
+from ddlp.core.messages import Attempt, Heartbeat, Orders, RoomInfo
 from ddlp.core.store import FolderStore, StoreAddress, StoredBatch, StoreOptions, open_store
 from ddlp.core.store.served import access_token
 from ddlp.workers.keeper import StoreKeeper
@@ -50,6 +51,30 @@ def test_what_lies_there_is_told_once_each_time_it_was_looked_at(
     assert room.used_bytes is not None
     assert room.used_bytes >= 4 * 4096
     assert keeper.room == room
+
+
+@pytest.mark.parametrize("changed_s", [0, -(2**33)])
+def test_a_store_without_dates_can_be_told(tmp_path: Path, changed_s: int) -> None:
+    folder = Path(write(tmp_path, RUN, 1).location.removeprefix("file://")).parent
+    for place in (*folder.iterdir(), folder):
+        os.utime(place, (changed_s, changed_s))
+    keeper = StoreKeeper(StoreAddress.given(tmp_path), StoreOptions())
+    keeper._look()
+    room, stored = keeper.take_news()
+    body = Heartbeat(incarnation=uuid.uuid4(), room=room, stored=stored)
+    assert body.stored[RUN] > 50 * 365 * 86400
+
+
+def test_no_more_runs_are_told_at_once_than_a_message_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keeper = StoreKeeper(StoreAddress.given(tmp_path), StoreOptions())
+    ages = {uuid.UUID(int=number): float(number) for number in range(70_000)}
+    monkeypatch.setattr(keeper._store, "runs", lambda: ages)
+    keeper._look()
+    _, stored = keeper.take_news()
+    assert len(Heartbeat(incarnation=uuid.uuid4(), stored=stored).stored) == 65_536
+    assert min(stored.values()) == 70_000 - 65_536, "the oldest first: they can be cleared away"
 
 
 def test_what_is_of_no_use_is_cleared_away_and_nothing_else(

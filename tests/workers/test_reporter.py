@@ -135,3 +135,27 @@ def test_what_is_too_large_for_one_report_goes_in_several(
     assert {c.lease.index for body in taken for c in body.made} == {0, 1, 2, 3, 4}
     assert [f for body in taken for f in body.failed] == [lost]
     assert len(taken) == 6
+
+
+def test_a_clock_that_cannot_be_told_costs_the_reports_but_not_the_reporter(
+    server: Server, reporter: Reporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.may_answer.set()
+    lease, _ = made(tmp_path, 0)
+    with monkeypatch.context() as patched:
+        patched.setattr("ddlp.workers.reporter.time.monotonic", lambda: -1.0)
+        reporter.failed(Failure(lease=lease, reason="it broke"))
+        reporter.settle(10)
+    reporter.made(*made(tmp_path, 1))
+    reporter.settle(10)
+    assert [[entry.lease.index for entry in sent.made] for sent in server.reports] == [[1]]
+
+
+def test_a_host_that_runs_for_years_can_report(
+    server: Server, reporter: Reporter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.may_answer.set()
+    monkeypatch.setattr("ddlp.workers.reporter.time.monotonic", lambda: 2e8)
+    reporter.made(*made(tmp_path, 1))
+    reporter.settle(10)
+    assert [sent.sent_s for sent in server.reports] == [2e8]

@@ -3,7 +3,7 @@
 import os
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import ClassVar
@@ -42,6 +42,8 @@ class Source(ABC):
         self.uri = uri
         self.options = options
         self.patience = Patience()
+        self._good: Callable[[], object] | None = None
+        """Looks again at the sample that was last found to be good."""
 
     @property
     @abstractmethod
@@ -136,7 +138,10 @@ class EncodedSource(Source):
     def _judge(self, listed: tuple[bytes, SampleRow]) -> tuple[bytes, SampleRow, str | None]:
         name, row = listed
         try:
-            return name, self.patience.wait_out(partial(self._inspect, name, row)), None
+            inspect = partial(self._inspect, name, row)
+            found = self.patience.wait_out_unless_lost(inspect, self._good)
+            self._good = inspect
+            return name, found, None
         except InvalidInput:
             raise
         except SystemFault as fault:

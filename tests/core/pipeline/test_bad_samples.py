@@ -14,6 +14,7 @@ from PIL import Image
 from ddlp.core.dataset import DatasetIndex
 from ddlp.core.errors import BadSample, DdlpError, SystemFault
 from ddlp.core.mishap import Mishap
+from ddlp.core.patience import Patience
 from ddlp.core.pipeline import kept
 from ddlp.core.types import BadPolicy
 from tests.core.pipeline.making import (
@@ -165,6 +166,36 @@ def test_a_sample_that_its_drive_has_lost_is_bad_by_name(
     (mishap,) = careful.fill(0, np.arange(4), out)
     assert four.name(mishap.sample).endswith("001.png")
     assert f"read of {mishap.name} failed with EIO (Input/output error)" in mishap.reason
+
+
+@pytest.mark.parametrize("seconds", [4.0, 6.0, 8.0, 9.0])
+def test_a_drive_that_was_away_for_seconds_makes_no_bad_sample(
+    four: DatasetIndex, refusing: Opening, seconds: float
+) -> None:
+    now = [0.0]
+
+    def sleep(pause_s: float) -> None:
+        now[0] += pause_s
+
+    before = fill(engine(four, MIDDLE), 0, 1, 2, 3)
+    refusing(lambda _: now[0] < seconds, errno.EIO)
+    index = DatasetIndex(four.path)
+    index.patience = Patience(clock=lambda: now[0], sleep=sleep)
+    np.testing.assert_array_equal(fill(engine(index, MIDDLE), 0, 1, 2, 3), before)
+    assert now[0] >= seconds
+
+
+def test_a_lost_sample_is_named_in_a_batch_of_its_own_and_so_is_an_only_one(
+    impatient: None, tmp_path: Path, refusing: Opening
+) -> None:
+    indexes = [dataset(tmp_path / str(n), *[encoded(smooth(40, 40))] * n) for n in (1, 2)]
+    refusing(lambda path: path.endswith("000.png"), errno.EIO)
+    for made in indexes:
+        careful = engine(DatasetIndex(made.path), MIDDLE, on_bad=BadPolicy.SKIP)
+        for _ in range(made.samples):
+            out = np.zeros((1, 16, 16, 3), np.uint8)
+            (mishap,) = careful.fill(0, np.asarray([0]), out)
+            assert "failed with EIO" in mishap.reason
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EMFILE])

@@ -386,3 +386,27 @@ def test_nobody_else_may_write_to_its_files(store: FolderStore) -> None:
         assert put(store, batch_id(index=1, token=2)).stat().st_mode & 0o777 == 0o600
     finally:
         os.umask(before)
+
+
+@pytest.mark.parametrize("umask", [0o000, 0o022, 0o077])
+@pytest.mark.parametrize(
+    ("folder", "file"),
+    [(0o700, 0o600), (0o750, 0o640), (0o2750, 0o640), (0o2775, 0o640), (0o710, 0o600)],
+)
+def test_a_group_that_may_look_into_its_folder_may_read_its_files(
+    store: FolderStore, folder: int, file: int, umask: int
+) -> None:
+    before = os.umask(umask)
+    try:
+        store.root.mkdir(exist_ok=True)
+        store.root.chmod(0o700)
+        release(put(store, batch_id()))  # closed yet, and used again
+        store.root.chmod(folder)
+        for index in (1, 2):
+            path = put(store, batch_id(index=index, token=2))
+            assert path.stat().st_mode & 0o777 == file
+            shared = path.parent.stat().st_mode & 0o050
+            assert shared == 0o050 or file == 0o600
+            assert not path.parent.stat().st_mode & 0o022
+    finally:
+        os.umask(before)

@@ -12,6 +12,7 @@ import pytest
 
 from ddlp.core.batchfile import BatchId
 from ddlp.core.errors import InvalidInput, MissingBatch, Unavailable
+from ddlp.core.filesystem import filesystem_at
 from ddlp.core.messages import FedBatch
 from ddlp.core.store import FolderStore, StoredBatch, batch_name, path_of
 from ddlp.core.store.served import StoreServer, access_token, new_key
@@ -96,11 +97,11 @@ def another_user(folder: Path) -> Iterator[None]:
         yield
         folder.chmod(0o700)
         return
-    os.seteuid(65534)
+    os.setresuid(65534, 65534, 0)
     try:
         yield
     finally:
-        os.seteuid(0)
+        os.setresuid(0, 0, 0)
 
 
 def test_a_store_of_another_user_is_not_taken_for_gone(tmp_path: Path) -> None:
@@ -112,6 +113,19 @@ def test_a_store_of_another_user_is_not_taken_for_gone(tmp_path: Path) -> None:
         assert not readers.is_gone(given)
     readers.read(given, batch)
     readers.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root alone can be two users")
+def test_a_file_that_may_not_be_read_is_named_as_another_users() -> None:
+    readers, batch = Readers(ReadOptions(), Buffers()), batch_id()
+    with folder_in_memory() as folder:
+        given = fed(batch, write(FolderStore(folder), batch, 9))
+        for place in (folder, path_of(given.location).parent):
+            place.chmod(0o711)
+        with another_user(folder):
+            with pytest.raises(Unavailable, match=r"another user, .* with mode 2750"):
+                readers.read(given, batch)
+            assert not readers.is_gone(given)
 
 
 def test_what_is_not_seen_here_is_fetched_from_its_host(tmp_path: Path) -> None:
@@ -267,3 +281,29 @@ def test_a_file_that_gds_does_not_reach_is_named_with_the_cause(
 def test_options_that_make_no_sense_are_refused(options: Any, problem: str) -> None:
     with pytest.raises(InvalidInput, match=problem):
         ReadOptions(**options)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
+def test_a_group_that_a_store_is_shared_with_reads_by_copy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    readers, batch = Readers(ReadOptions(reader="mmap"), Buffers()), batch_id()
+    before = os.umask(0o077)
+    try:
+        with folder_in_memory() as folder:
+            os.chown(folder, 65533, 65534)
+            folder.chmod(0o2750)
+            given = fed(batch, write(FolderStore(folder), batch, 9))
+            os.chown(path_of(given.location), 65533, -1)  # as of a worker that is not root
+            found = filesystem_at(folder)  # after this, Linux shows it the mounts no more
+            monkeypatch.setattr(choice, "filesystem_at", lambda _: found)
+            os.setresgid(65534, 65534, 0)
+            with another_user(folder):
+                loaded = readers.read(given, batch)
+            assert (loaded.tensors["images"] == 9).all()  # type: ignore[union-attr]
+    finally:
+        os.setresgid(0, 0, 0)
+        os.umask(before)
+    path, reason = way(readers)
+    assert path == "copy"
+    assert "its files are another user's (uid 65533)" in reason

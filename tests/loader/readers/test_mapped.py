@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ddlp.core.errors import DamagedBatch
-from ddlp.core.maps import Maps
+from ddlp.core.maps import FileMap, Maps, Unguarded
 from ddlp.core.store import FolderStore, path_of, run_folder
 from ddlp.loader.readers import files as files_module
 from ddlp.loader.readers.base import Wanted
@@ -171,4 +171,17 @@ def test_a_file_of_another_user_is_not_mapped(
         owner = 1000
     monkeypatch.setattr(os, "geteuid", lambda: owner + 1)
     with pytest.raises(NotByMap, match=rf"its files are another user's \(uid {owner}\)"):
+        reader.read(wanted)
+
+
+def test_a_file_that_cannot_be_watched_is_copied(
+    reader: MappedReader, store: FolderStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = written(store)
+
+    def full(_: FileMap) -> bool:
+        raise Unguarded("too many files are mapped")
+
+    monkeypatch.setattr(FileMap, "guard", full)
+    with pytest.raises(NotByMap, match="too many files are mapped"):
         reader.read(wanted)
