@@ -10,6 +10,7 @@ import struct
 from ddlp.core.process import oom_kills
 from ddlp.core.schedule import Death
 
+_COUNT = struct.Struct("<q")
 _ENTRY = struct.Struct("<iii")
 _MOST = 256
 
@@ -18,21 +19,30 @@ class Deaths:
     """The last deaths, in memory that is shared with the processes that are forked later."""
 
     def __init__(self) -> None:
-        self._memory = mmap.mmap(-1, _MOST * _ENTRY.size)
-        self._count = 0
+        self._memory = mmap.mmap(-1, _COUNT.size + _MOST * _ENTRY.size)
         self._oom_kills = oom_kills()
 
     def note(self, process: int, exit_code: int) -> None:
         """A process has ended; only the main process says so."""
         before, self._oom_kills = self._oom_kills, oom_kills()
-        place = self._count % _MOST
-        entry = process, exit_code, self._oom_kills > before
-        _ENTRY.pack_into(self._memory, place * _ENTRY.size, *entry)
-        self._count += 1
+        count = self._count()
+        _ENTRY.pack_into(self._memory, _at(count), process, exit_code, self._oom_kills > before)
+        _COUNT.pack_into(self._memory, 0, count + 1)
 
     def of(self, process: int) -> Death | None:
-        """How a process ended, if it was seen."""
-        for at, exit_code, oom in _ENTRY.iter_unpack(self._memory):
-            if at == process and process:
+        """How a process ended, if it was seen: the last one of that number."""
+        count = self._count()
+        for number in range(count - 1, max(-1, count - 1 - _MOST), -1):
+            died, exit_code, oom = _ENTRY.unpack_from(self._memory, _at(number))
+            if died == process:
                 return Death(exit_code, bool(oom))
         return None
+
+    def _count(self) -> int:
+        """How many were ever noted."""
+        count: int = _COUNT.unpack_from(self._memory)[0]
+        return count
+
+
+def _at(number: int) -> int:
+    return _COUNT.size + number % _MOST * _ENTRY.size

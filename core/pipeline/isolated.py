@@ -106,10 +106,10 @@ class IsolatedRenderer:
             raise self._crash() from error
 
     def _crash(self) -> Exception:
-        """A crash is the sample's; what was ended from outside, or ended itself, is not."""
+        """A crash is the sample's, and so is an end of its own; one from outside is not."""
         before, code = self._oom_kills, self._end()
         if code >= 0:
-            return DdlpError(f"the process that decoded it ended with status {code}")
+            return BadSample(f"its decoder ended the process (status {code})")
         death = Death(code, oom_kills() > before)
         if death.crashed:
             return BadSample(f"its decoder crashed ({death.words})")

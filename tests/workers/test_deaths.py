@@ -43,6 +43,18 @@ def test_the_last_deaths_are_kept() -> None:
     assert deaths.of(1000) == Death(-signal.SIGKILL)
 
 
+def test_of_a_number_that_was_used_again_the_last_death_is_told() -> None:
+    deaths = Deaths()
+    deaths.note(7, -signal.SIGSEGV)
+    deaths.note(8, -signal.SIGKILL)
+    deaths.note(7, -signal.SIGKILL)
+    assert deaths.of(7) == Death(-signal.SIGKILL)
+    for process in range(100, 100 + 255):  # over the end of the memory
+        deaths.note(process, -signal.SIGKILL)
+    deaths.note(7, 3)
+    assert deaths.of(7) == Death(3)
+
+
 def test_that_memory_ran_out_meanwhile_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     kills = iter([3, 3, 4])
     monkeypatch.setattr(module, "oom_kills", lambda: next(kills))

@@ -32,6 +32,8 @@ class Fragile(PixelTransform):
             if picture[0, 0, 0] == 190 and not os.path.exists(__file__ + ".killed"):
                 open(__file__ + ".killed", "w").close()
                 os.kill(os.getpid(), signal.SIGKILL)
+            if 210 <= picture[0, 0, 0] <= 211:
+                os._exit(int(picture[0, 0, 0]) - 210)
             if picture[0, 0, 0] == 250:
                 os.kill(os.getpid(), signal.SIGSEGV)
             if picture[0, 0, 0] == 200:
@@ -110,6 +112,19 @@ def test_a_sample_whose_child_is_killed_every_time_is_named(
         "decoding it was ended 3 times in a row, each time alone in a process of its own: "
         "SIGKILL from outside"
     )
+    assert (out[0] == 10).all()
+
+
+@pytest.mark.parametrize("status", [0, 1])
+def test_a_sample_whose_decoder_ends_its_process_is_named(
+    tmp_path: Path, fragile: Pipeline, status: int
+) -> None:
+    index = flat(tmp_path, 10, 210 + status)
+    out = np.zeros((2, 16, 16, 3), dtype=np.uint8)
+    with IsolatedRenderer(tmp_path / "data/images.idx", fragile, 0) as apart:
+        engine = Engine(index, fragile, 0, BadPolicy.SKIP, apart)
+        [mishap] = engine.fill(0, np.arange(2), out)
+    assert mishap.reason == f"its decoder ended the process (status {status})"
     assert (out[0] == 10).all()
 
 
