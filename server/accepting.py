@@ -34,6 +34,9 @@ class Listener(socket.socket):
             self.starved = error
             raise BlockingIOError(error.errno, error.strerror) from error
         self.starved = None
+        # asyncio does this only for sockets that name their protocol, and these do not: an answer
+        # in two writes would wait for the client's delayed acknowledgement, 40 ms.
+        accepted[0].setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return accepted
 
 

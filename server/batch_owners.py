@@ -96,6 +96,8 @@ def batch_owners(session: Session, run_id: uuid.UUID, number: int) -> BatchOwner
     if row is None:
         return NOTHING
     segments = segments_of(row)
+    if not segments:
+        return NOTHING
     cells = [
         _Cell(0, segments[0].position, Counter({None: segments[0].position})),
         *(
@@ -155,7 +157,7 @@ def _under_way(session: Session, row: Epoch, segment: Segment) -> Iterator[_Cell
     place = case((offset < full, offset // width), else_=short).label("cell")
     # What lies before the slowest rank's place is counted by the database, batch by batch the rest.
     sure = segment.position + min(row.acknowledged, default=0) * segment.world_size
-    mine = (*_of(row), BatchRow.index >= segment.first)
+    mine = (*_of(row), BatchRow.index >= segment.first, BatchRow.index < segment.last)
     consumed = (
         select(place, BatchRow.prong, func.count())
         .where(*mine, BatchRow.position < sure)
@@ -181,7 +183,7 @@ def _of(row: Epoch) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
 
 def _is_consumed(row: Epoch, segment: Segment, position: int) -> bool:
     step, rank = divmod(position - segment.position, segment.world_size)
-    return bool(step < row.acknowledged[rank])
+    return rank < len(row.acknowledged) and bool(step < row.acknowledged[rank])
 
 
 def _parts(cell: _Cell) -> Iterator[Stretch]:

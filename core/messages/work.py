@@ -190,7 +190,7 @@ class Lease(Message):
     token: int = Field(ge=1, lt=2**63)
     places: tuple[tuple[Bytes, Bytes], ...] = Field(
         (),
-        max_length=16,
+        max_length=65_536,
         description="Where its samples lie in the epoch's order, as [first, last + 1).",
     )
     losses: Count = Field(

@@ -115,15 +115,17 @@ async def _add(context: Context, once: Once, make: Callable[[Session], Run]) -> 
             return once.answer(session, RunInfo, lambda: remember(session))[0]
 
     info = await run_in_threadpool(write)
-    if made:
-        try:
-            await done(
-                context.dispatcher.call(lambda board, session, _: board.add_run(session, made[0]))
-            )
-        except Unavailable as error:
-            # The run is there, and must not look as if it were not: the reconciler takes it up.
-            log.warning("run %s is not begun yet: %s", info.name, error)
-    return info
+    if not made:
+        return info
+    try:
+        await done(
+            context.dispatcher.call(lambda board, session, _: board.add_run(session, made[0]))
+        )
+        return await _limited(context, made[0], info)
+    except Unavailable as error:
+        # The run is there, and must not look as if it were not: the reconciler takes it up.
+        log.warning("run %s is not begun yet: %s", info.name, error)
+        return info
 
 
 @router.get("")

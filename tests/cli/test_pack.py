@@ -86,7 +86,8 @@ class Server:
             raise state
         return {**INFO, **state}
 
-    def post(self, path: str, body: Any) -> dict[str, Any]:
+    def post(self, path: str, body: Any, *, once: bool = False) -> dict[str, Any]:
+        assert once
         self.sent.append((path, body))
         return self.answer
 

@@ -57,12 +57,12 @@ def test_a_report_names_devices_stages_joules_and_the_limit() -> None:
         "Decoding on the host limits the run.",
         "csd: csd0 (emulated)",
         "fetch 1.00 s, decode 2.00 s; peak memory 5.0 MB",
-        "12 J (measured: RAPL), 0.012 J an image",
+        "12 J (measured: RAPL), 12 mJ an image",
         "of it fetch 4 J, decode 8 J",
-        "0.012 J (measured; without idle)",
+        "12 mJ (measured; without idle)",
         "idle, apart          40 J",
         "2.500 CPU seconds, 1.0 GB × s of memory",
-        "0: 100 images/s over 8 s, 0.012 J an image, limited by decode",
+        "0: 100 images/s over 8 s, 12 mJ an image, limited by decode",
     ):
         assert words in text
 

@@ -75,3 +75,10 @@ def test_other_errors_of_accepting_are_as_before() -> None:
             listener.accept()
     with pytest.raises(OSError, match="Bad file descriptor"):
         listener.accept()
+
+
+def test_answers_in_several_writes_are_sent_at_once() -> None:
+    with listen("127.0.0.1", 0) as listener, socket.create_connection(listener.getsockname()):
+        accepted, _ = listener.accept()
+        with accepted:
+            assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

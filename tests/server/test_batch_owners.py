@@ -10,7 +10,7 @@ from sqlalchemy import Engine
 from sqlalchemy.orm import Session
 
 from ddlp.core.plan import RunPlan
-from ddlp.core.schedule import Batch, Limits, RunSchedule, strategy
+from ddlp.core.schedule import Batch, Failed, Limits, RunSchedule, strategy
 from ddlp.core.settings import Settings
 from ddlp.core.types import Prong, RunState
 from ddlp.server import ledger
@@ -119,7 +119,7 @@ def test_a_batch_that_is_made_again_by_the_other_side_lies_where_it_lay(session:
     making.work_off(epoch.schedule)
     (handed,) = epoch.schedule.fetch(0, 0, 0, 1)
     assert (handed.index, handed.prong) == (0, Prong.CPU)
-    epoch.schedule.damaged(0, handed.index, handed.token, "bits")
+    epoch.schedule.damaged(0, handed.index, handed.token, Failed("bits"), 0.0)
     epoch.schedule.set_devices({"csd": (Prong.CSD, 2)})
     making.make_all(epoch.schedule)
     found = epoch.seen()

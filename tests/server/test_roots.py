@@ -137,7 +137,7 @@ def test_what_cannot_sensibly_be_allowed_is_refused(
         ("more", "'more' is not a full path; begin with /"),
         ("s3://bucket/x", "^s3://bucket/x is an address, not a folder"),
         ("/a\0b", "is not a path"),
-        ("~nobody-of-this-name/x", "is not a path"),
+        ("~nobody-of-this-name/x", "is not a full path"),
     ],
 )
 def test_what_is_no_path_is_refused(plane: Plane, place: str, message: str) -> None:

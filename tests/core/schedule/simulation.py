@@ -207,8 +207,8 @@ def simulate(
 ) -> Simulation:
     """Run the scenario of a seed to its end; what fails says how to see it again."""
     scenario = draw(seed, name, level)
-    simulation = Simulation(scenario, schedule)
     try:
+        simulation = Simulation(scenario, schedule)
         simulation.run()
     except Exception as error:
         raise AssertionError(f"{error!r}; replay it with: {scenario.command}") from error

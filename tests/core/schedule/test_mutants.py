@@ -6,7 +6,11 @@ from ddlp.core.schedule import RunSchedule
 from tests.core.schedule.mutants import MUTANTS
 from tests.core.schedule.simulation import simulate
 
-SEEDS = [(seed, name) for seed in range(20) for name in ("mte", "wrr", "bounded-0", "cpu")]
+SEEDS = [
+    *((seed, name) for seed in range(20) for name in ("mte", "wrr", "bounded-0", "cpu")),
+    # In which several processes are killed that have the same batch.
+    *((43, "mte"), (55, "wrr"), (56, "mte"), (59, "cpu")),
+]
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
