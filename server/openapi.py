@@ -91,7 +91,7 @@ CONTENT: dict[str, tuple[str, ...]] = {
         "application/vnd.apache.parquet",
     ),
     "GET /runs/{ref}/events": ("text/event-stream",),
-    "GET /datasets/{name}/samples/{sample}/thumbnail": ("image/jpeg",),
+    "GET /datasets/{name}/samples/{sample}/thumbnail": ("image/jpeg", "image/svg+xml"),
     "GET /datasets/{name}/preview.png": ("image/png",),
     "GET /metrics": ("text/plain",),
 }

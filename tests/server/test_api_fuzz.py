@@ -23,7 +23,7 @@ from tests.conftest import SMALL_PIPELINE, UpProcess, add_dataset
 
 EXAMPLES = 25
 LEFT_OUT = "/(demo|events)$"
-BARE = r"POST .*/(rescan|drain|resume|revoke|cancel|pause)"
+BARE = r"POST .*/(queue-key|rescan|drain|resume|revoke|cancel|pause)"
 """Operations that read nothing of their body."""
 
 
