@@ -1,12 +1,12 @@
 """The limits of a run that works: changed in place, and told."""
 
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy.orm import Session
 
 from ddlp.core.errors import DdlpError, InvalidInput
-from ddlp.core.messages import LimitsChange, LimitsInfo
+from ddlp.core.messages import DeviceInfo, LimitsChange, LimitsInfo
 from ddlp.core.settings import Settings
 from ddlp.core.types import Prong
 from ddlp.server.board import ActiveRun, Board
@@ -40,6 +40,22 @@ def in_force(board: Board, run_id: uuid.UUID) -> dict[Prong, int] | None:
     """How many batches of each prong may lie unconsumed now; None where a run is over."""
     run = board.runs.get(run_id)
     return dict(run.schedule.limits.stored) if run is not None else None
+
+
+def first_windows(settings: Settings, run: Run, devices: Sequence[DeviceInfo]) -> dict[Prong, int]:
+    """Return how many batches of each prong may lie unconsumed when a run begins."""
+    free = {
+        prong: min(
+            (
+                device.room.free_bytes
+                for device in devices
+                if device.prong is prong and device.live and device.room.free_bytes is not None
+            ),
+            default=None,
+        )
+        for prong in Prong
+    }
+    return Windows.of(settings, run).stored(batch_bytes(run), free)
 
 
 def info(settings: Settings, run: Run, stored: Mapping[Prong, int] | None) -> LimitsInfo:

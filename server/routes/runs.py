@@ -105,9 +105,12 @@ async def _add(context: Context, once: Once, make: Callable[[Session], Run]) -> 
 
     def remember(session: Session) -> RunInfo:
         row = make(session)
-        runs.check_room(row, devices.list_all(session, context.settings, context.dispatcher.now()))
+        there = devices.list_all(session, context.settings, context.dispatcher.now())
+        runs.check_room(row, there)
         made.append(row)
-        found = limits.info(context.settings, row, None)
+        found = limits.info(
+            context.settings, row, limits.first_windows(context.settings, row, there)
+        )
         return runs.info(session, row).model_copy(update={"limits": found})
 
     def write() -> RunInfo:
@@ -121,11 +124,10 @@ async def _add(context: Context, once: Once, make: Callable[[Session], Run]) -> 
         await done(
             context.dispatcher.call(lambda board, session, _: board.add_run(session, made[0]))
         )
-        return await _limited(context, made[0], info)
     except Unavailable as error:
         # The run is there, and must not look as if it were not: the reconciler takes it up.
         log.warning("run %s is not begun yet: %s", info.name, error)
-        return info
+    return info
 
 
 @router.get("")
